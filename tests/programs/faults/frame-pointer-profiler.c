@@ -20,11 +20,11 @@ static void handler(int s, siginfo_t *i, void *u) {
     unsigned long *fp = (void *)((ucontext_t *)u)->uc_mcontext.gregs[REG_RBP];
     int found = 0;
     for (int n = 0; n < 64 && (unsigned long)fp > low && (unsigned long)fp < high && !((unsigned long)fp & 7); n++, fp = (void *)fp[0])
-        found |= fp[1] >= (unsigned long)main && fp[1] < (unsigned long)main + 1000;
+        found |= fp[1] >= (unsigned long)main && fp[1] < (unsigned long)main + 8000;
     samples++; lost += !found;
 }
 int main(int argc, char **argv) {
-    char here; low = (unsigned long)&here - (1 << 16); high = (unsigned long)&here + 4096;
+    char here; low = (unsigned long)&here - (1 << 16); high = (unsigned long)&here + 65536;
     for (int i = 0; i < N * N; i++) a[0][i] = i % 7, b[0][i] = i % 9;
     struct sigaction act = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_RESTART};
     sigaction(SIGPROF, &act, 0);

@@ -183,11 +183,18 @@ def accesses(program: Program, call: int) -> Iterator[tuple[Access, Points]]:
         yield from _node(node, start)
 
 
-def _evaluate(linear: Linear, points: Points) -> numpy.ndarray:
+def evaluate(linear: Linear, points: Points) -> numpy.ndarray:
+    """The value at each point."""
     total = numpy.full(_count(points), linear.constant)
     for name, coefficient in linear.terms:
         total = total + coefficient * points[name]
     return total
+
+
+def condition(linear: Linear, relation: str, points: Points) -> numpy.ndarray:
+    """Where ``linear`` has the relation to 0."""
+    value = evaluate(linear, points)
+    return {">=": value >= 0, "==": value == 0, "!=": value != 0}[relation]
 
 
 def _count(points: Points) -> int:
@@ -199,7 +206,7 @@ def _node(node: Node, points: Points) -> Iterator[tuple[Access, Points]]:
         return
     match node:
         case Loop():
-            inner = _expand(node, points)
+            inner = expand(node, points)
             for each in node.body:
                 yield from _node(each, inner)
         case If(then=then, otherwise=otherwise, test=test) if test:
@@ -207,8 +214,7 @@ def _node(node: Node, points: Points) -> Iterator[tuple[Access, Points]]:
                 yield from _node(each, points)
             yield from ((a, points) for value in test for a in references(value))
         case If(linear, relation, then, otherwise):
-            value = _evaluate(linear, points)
-            holds = {">=": value >= 0, "==": value == 0, "!=": value != 0}[relation]
+            holds = condition(linear, relation, points)
             for side, mask in ((then, holds), (otherwise, ~holds)):
                 for each in side:
                     yield from _node(each, {n: v[mask] for n, v in points.items()})
@@ -219,10 +225,11 @@ def _node(node: Node, points: Points) -> Iterator[tuple[Access, Points]]:
             yield from ((a, points) for a in references(value))
 
 
-def _expand(loop: Loop, points: Points) -> Points:
-    lower, upper = _evaluate(loop.lower, points), _evaluate(loop.upper, points)
+def expand(loop: Loop, points: Points) -> Points:
+    """The points of all iterations of ``loop`` at ``points``."""
+    lower, upper = evaluate(loop.lower, points), evaluate(loop.upper, points)
     if loop.upper2 is not None:
-        upper = numpy.minimum(upper, _evaluate(loop.upper2, points))
+        upper = numpy.minimum(upper, evaluate(loop.upper2, points))
     step = abs(loop.step)
     trips = numpy.maximum(0, -((lower - upper) // step))
     index = numpy.repeat(numpy.arange(len(trips)), trips)
@@ -259,7 +266,7 @@ def extents(program: Program, call: int) -> dict[str, tuple[int, int]]:
         linear = Linear()
         for subscript, stride in zip(access.subscripts, strides(array, arguments), strict=True):
             linear = linear + subscript * stride
-        offsets = _evaluate(linear, points)
+        offsets = evaluate(linear, points)
         low, high = found.get(array.name, (int(offsets[0]), int(offsets[0])))
         found[array.name] = min(low, int(offsets.min())), max(high, int(offsets.max()) + 1)
     return found
@@ -272,7 +279,7 @@ def ranges(program: Program, call: int) -> dict[tuple[str, int], tuple[int, int]
         if not _count(points):
             continue
         for number, subscript in enumerate(access.subscripts):
-            values = _evaluate(subscript, points)
+            values = evaluate(subscript, points)
             low, high = found.get((access.array, number), (int(values[0]), int(values[0])))
             found[access.array, number] = min(low, int(values.min())), max(high, int(values.max()))
     return found

@@ -1,0 +1,174 @@
+"""A program with surroundings, run natively twice and under memopt, and compared.
+
+Out: ``Checked``. ``wrong``: how the run under memopt differed. ``unsound``: the program itself is at fault, because its
+native runs differ or fail: a fault of the generator. ``acted``: the kinds that found something to do while new code was
+in place; a program counts as replaced if one did.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.surroundings.build import build, hand_loadable
+from tests.support.surroundings.draw import Surrounded
+
+AWAIT = "12"  # seconds for new code to come
+NATIVE, HELPED = 60.0, 90.0  # seconds for a run; more is endless
+_TOLD = re.compile(r"^(begins|acted) (\S+) (\d)$", re.MULTILINE)
+
+
+@dataclass
+class Checked:
+    """The result of one program. ``reasons``: why loops were left alone."""
+
+    seed: int
+    build: str
+    acts: tuple[str, ...]
+    wrong: str = ""
+    unsound: str = ""
+    acted: tuple[str, ...] = ()
+    at: str = ""  # the kind at which it went wrong
+    replaced: bool = False
+    reasons: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    code: int | None
+    output: str
+    errors: str
+    report: dict[str, object] = field(default_factory=dict)
+
+
+def check(drawn: Surrounded, keep: Path | None = None) -> Checked:
+    """``keep``: a folder to which the program's files are copied when it goes wrong."""
+    found = Checked(drawn.seed, f"{drawn.nest.build.name}{' static' if drawn.static else ''} {drawn.way}", drawn.acts)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="surroundings-") as name:
+        folder = Path(name)
+        program = build(drawn, folder)
+        if drawn.forms.plugged == 2 and not hand_loadable(folder / "0.so"):
+            found.unsound = "its code calls somebody"
+            return found
+        command = [str(program), *drawn.acts]
+        natives = [_run(command, folder, NATIVE) for _ in range(2)]
+        right = natives[0]
+        if right.code != 0 or (natives[1].code, natives[1].output) != (0, right.output) or " 0 wrong" not in right.output:
+            found.unsound = "; ".join(f"{_end(n.code)} {n.output!r}" for n in natives)
+        elif re.search(r": (?!0 wrong)-?\d+ wrong", right.output):
+            found.unsound = right.output
+        if not found.unsound:
+            helped = (_attached if drawn.way == "attach" else _executed)(command, folder, drawn)
+            _compare(found, right, helped)
+        if keep is not None and (found.wrong or found.unsound):
+            target = keep / str(drawn.seed)
+            shutil.rmtree(target, ignore_errors=True)
+            shutil.copytree(folder, target)
+    found.seconds = time.monotonic() - began
+    return found
+
+
+def _compare(found: Checked, right: _Run, helped: _Run) -> None:
+    told = _TOLD.findall(helped.errors)
+    place = {kind for what, kind, value in told if what == "begins" and value == "1"}
+    found.acted = tuple(kind for what, kind, value in told if what == "acted" and value == "1" and kind in place)
+    loops = helped.report.get("loops") or []
+    assert isinstance(loops, list)
+    found.replaced = any(x["outcome"] == "replaced" for x in loops) or bool(place)
+    found.reasons = [f"{x['reason']}: {x['detail']}" for x in loops if x["reason"]]
+    found.said = [line for line in helped.errors.splitlines() if "internal error" in line or "please report" in line]
+    if (helped.code, helped.output) == (right.code, right.output):
+        if found.said:
+            found.wrong = found.said[0]
+        return
+    begun = [kind for what, kind, _ in told if what == "begins"]
+    found.at = begun[-1] if begun else "warm"
+    if helped.code != right.code:
+        found.wrong = f"{_end(helped.code)} in {found.at}{'' if found.at in place else ' (no new code)'}"
+        if found.at in place:
+            found.acted = (*found.acted, found.at)
+    else:
+        differing = [line for line in helped.output.splitlines() if line not in right.output.splitlines()]
+        found.wrong = "; ".join(differing) or "lines are missing"
+        found.at = differing[0].split(":")[0] if differing else found.at
+
+
+def _executed(command: list[str], folder: Path, drawn: Surrounded) -> _Run:
+    report = folder / "report.json"
+    return _run([*_memopt("exec", "--json", str(report), "--"), *command], folder, HELPED, drawn, report)
+
+
+def _attached(command: list[str], folder: Path, drawn: Surrounded) -> _Run:
+    """``memopt attach`` while the program is warmed up; memopt has gone when the surroundings act."""
+    report = folder / "report.json"
+    with open(folder / "out", "wb") as output, open(folder / "err", "wb") as errors:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
+                                   env=_environment(drawn), start_new_session=True)
+        time.sleep(0.3)
+        helper = subprocess.Popen([*_memopt("attach", "--quiet", "--json", str(report)), str(process.pid)],
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+                                  env=_environment(drawn), start_new_session=True)
+        code = _waited(process, HELPED)
+        _waited(helper, 20.0)
+    return _Run(code, (folder / "out").read_text(errors="replace"), (folder / "err").read_text(errors="replace"),
+                _read(report))
+
+
+def _memopt(*words: str) -> list[str]:
+    return [sys.executable, "-m", "tests.support.surroundings.eager", *words]
+
+
+def _environment(drawn: Surrounded | None) -> dict[str, str]:
+    environment = {n: v for n, v in os.environ.items() if n not in ("AWAIT_NEW_CODE", "EAGER")}
+    return environment if drawn is None else {
+        **environment, "AWAIT_NEW_CODE": AWAIT, "EAGER": "kept" if drawn.kept else "judged"}
+
+
+def _run(command: list[str], folder: Path, patience: float, drawn: Surrounded | None = None, report: Path | None = None
+         ) -> _Run:
+    with open(folder / "out", "wb") as output, open(folder / "err", "wb") as errors:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
+                                   env=_environment(drawn), start_new_session=True)
+        code = _waited(process, patience)
+    return _Run(code, (folder / "out").read_text(errors="replace"), (folder / "err").read_text(errors="replace"),
+                _read(report) if report is not None else {})
+
+
+def _waited(process: subprocess.Popen[bytes], patience: float) -> int | None:
+    """The exit code; None where it did not end. Nothing of its session is left."""
+    try:
+        code: int | None = process.wait(patience)
+    except subprocess.TimeoutExpired:
+        code = None
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+    return code
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        found: dict[str, object] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def _end(code: int | None) -> str:
+    if code is None:
+        return "endless"
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
