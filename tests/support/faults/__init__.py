@@ -1,7 +1,8 @@
 """Programs on which memopt was wrong once (tests/programs/faults), each with what is right.
 
-Example: ``python -m tests.support.faults --runs 20 --only stop-flag`` runs those whose names begin so, twenty times where
-the outcome depends on time, and prints a line for each: how often it was right, how often new code was in place.
+Example: ``python -m tests.support.faults --runs 20 --only stop-flag`` runs those whose names begin so, twenty times
+where the outcome depends on time, and prints a line for each: how often it was right, how often new code was in
+place.
 
 - ``table``: the programs, how they are built, and what is right.
 - ``running``: one run: built, run natively and under memopt, and judged.

@@ -1,7 +1,8 @@
 """``python -m tests.support.faults --runs 20``: the programs of the table, and how often each was right.
 
-One line for each program and build: right of runs, runs in which new code was in place, the reasons for which memopt left
-loops alone, and how the first wrong run was wrong. The exit code is 1 when a program does not pass that is not known to.
+One line for each program and build: right of runs, runs in which new code was in place, the reasons for which memopt
+left loops alone, and how the first wrong run was wrong. The exit code is 1 when a program does not pass that is not
+known to.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ def line(fault: Fault, outcomes: list[Outcome], passed: bool) -> str:
               Counter(o.wrong for o in outcomes if o.wrong).most_common(2)]
     known = " (known)" if fault.name in KNOWN else ""
     seconds = max(o.seconds for o in outcomes)
-    return (f"{'pass' if passed else 'FAIL' + known:12} {label(fault):72} right {right}/{len(outcomes)} in place {place} "
-            f"{seconds:.1f} s; {', '.join(words)}")
+    return (f"{'pass' if passed else 'FAIL' + known:12} {label(fault):72} right {right}/{len(outcomes)} "
+            f"in place {place} {seconds:.1f} s; {', '.join(words)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Programs that are known not to pass: to be emptied as the faults are mended. A program here that passes is no fault."""
+"""Programs that are known not to pass: to be emptied as the faults are mended."""
 
 from __future__ import annotations
 

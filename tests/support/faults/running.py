@@ -1,8 +1,8 @@
 """One run of a program of the table: built, run under memopt and judged.
 
 Example: ``judged(fault, built(fault, folder))`` is an ``Outcome``: ``wrong`` says how the run differed from what is
-right; ``in_place`` whether new code was there when the program did what could go wrong; ``refused`` the reasons for which
-memopt left loops alone.
+right; ``in_place`` whether new code was there when the program did what could go wrong; ``refused`` the reasons for
+which memopt left loops alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SOURCES = Path(__file__).resolve().parents[2] / "programs" / "faults"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``wrong``: "" where the run was right. ``edge``: it was not, in a way that the README excludes from the promise."""
+    """``wrong``: "" where the run was right. ``edge``: it was wrong in a way that the README excludes."""
 
     wrong: str
     in_place: bool

@@ -1,7 +1,7 @@
 """The programs in tests/programs/faults: how they are built and run, and what is right.
 
-Example: ``Fault("stop-flag-by-signal", "done\\n", timed=True)`` is built by ``gcc -O2``, prints "done" and exits with 0,
-and is run several times, because the signal may come at any moment.
+Example: ``Fault("stop-flag-by-signal", "done\\n", timed=True)`` is built by ``gcc -O2``, prints "done" and exits with
+0, and is run several times, because the signal may come at any moment.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def levels(*made: str, flags: tuple[str, ...] = ()) -> tuple[Made, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``right``: all of standard output; "" where it is what the program prints natively. ``timed``: it depends on time,
-    and is to be run several times. ``cpus``: numbers of processors to run on; 0 for all. ``refusals``: reasons for which
-    memopt may leave the nest alone. ``least_runs``: that new code must have been entered at the end. ``edge``: other
-    output that the promise does not exclude, as the README says."""
+    """``right``: all of standard output; "" where it is what the program prints natively. ``timed``: it depends on
+    time, and is to be run several times. ``cpus``: numbers of processors to run on; 0 for all. ``refusals``: reasons
+    for which memopt may leave the nest alone. ``least_runs``: that new code must have been entered at the end.
+    ``edge``: other output that the promise does not exclude, as the README says."""
 
     name: str
     right: str = ""

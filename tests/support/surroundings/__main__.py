@@ -1,8 +1,9 @@
 """``python -m tests.support.surroundings --count 2000 --seed 1 --jobs 2``: nests with surroundings, under memopt.
 
-Prints each program that went wrong with its seed, and a table by kind: how often a kind acted while new code was in place,
-and how often a program with it went wrong. The exit code is 1 when there was a wrong one. ``--keep FOLDER`` keeps the
-files of what went wrong. With ``--replaced`` the count is of programs in which a kind acted with new code in place.
+Prints each program that went wrong with its seed, and a table by kind: how often a kind acted while new code was in
+place, and how often a program with it went wrong. The exit code is 1 when there was a wrong one. ``--keep FOLDER``
+keeps the files of what went wrong. With ``--replaced`` the count is of programs in which a kind acted with new code
+in place.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def main() -> int:
                 file.write(json.dumps(asdict(checked)) + "\n")
     sys.stdout.write(table(found))
     wrong = sum(bool(c.wrong) for c in found)
-    sys.stdout.write(f"{len(found)} programs in {time.monotonic() - start:.0f} s: {sum(c.replaced for c in found)} replaced, "
+    sys.stdout.write(f"{len(found)} programs in {time.monotonic() - start:.0f} s: "
+                     f"{sum(c.replaced for c in found)} replaced, "
                      f"{sum(bool(c.acted) for c in found)} acted with new code in place, {wrong} wrong, "
                      f"{sum(bool(c.unsound) for c in found)} unsound\n")
     return 1 if wrong else 0

@@ -1,4 +1,4 @@
-"""A program with surroundings, compiled: the nest, its limited copy and the file that calls them; the kinds are compiled once.
+"""A program with surroundings, compiled: the nest, its limited copy, the file that calls both; the kinds only once.
 
 Out: the path of the executable. Plug-ins stand beside it as 0.so and 1.so.
 """
@@ -10,6 +10,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -37,6 +38,8 @@ def build(drawn: Surrounded, folder: Path) -> Path:
         for number in range(2):
             _run(*command, "-fPIC", f"-DPLUG={number}", "-shared", "-o", folder / f"{number}.so", folder / "nest.c",
                  "-lm")
+        if forms.plugged == 2 and not _hand_loadable(folder / "0.so"):
+            forms = replace(forms, plugged=1)
         size = _size(folder / "0.so", nest.seed)
     else:
         _run(*command, "-c", "-o", folder / "nest.o", folder / "nest.c")
@@ -52,10 +55,10 @@ def build(drawn: Surrounded, folder: Path) -> Path:
     return folder / "program"
 
 
-def hand_loadable(library: Path) -> bool:
+def _hand_loadable(library: Path) -> bool:
     """Whether the code of ``library`` runs without the help of a loader: it calls nobody."""
-    output = subprocess.run(["nm", "-D", "--undefined-only", library], check=True, capture_output=True, text=True).stdout
-    return not [line for line in output.splitlines() if line.split()[0] != "w"]
+    found = subprocess.run(["nm", "-D", "--undefined-only", library], check=True, capture_output=True, text=True)
+    return not [line for line in found.stdout.splitlines() if line.split()[0] != "w"]
 
 
 def _tables(drawn: Surrounded, folder: Path, values: numpy.ndarray) -> str:

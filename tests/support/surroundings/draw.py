@@ -1,7 +1,8 @@
 """Programs by number: a nest, its forms, its build and its surroundings follow from the seed.
 
-A nest is one of tests.support.random_nests (small, called often), one with a loop of rounds around it (so that it can be
-stopped in the middle), or a nest of every kind with larger sizes (so that it passes over pages, and takes milliseconds).
+A nest is one of tests.support.random_nests (small, called often), one with a loop of rounds around it (so that it can
+be stopped in the middle), or a nest of every kind with larger sizes (so that it passes over pages, and takes
+milliseconds).
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Forms:
 
 @dataclass(frozen=True, slots=True)
 class Surrounded:
-    """``acts``: as arguments of the program. ``way``: "exec" or "attach". ``kept``: a version stays that does not gain."""
+    """``acts``: as arguments of the program. ``way``: "exec" or "attach". ``kept``: a version stays that does not
+    gain."""
 
     seed: int
     nest: Program
@@ -135,10 +137,10 @@ def _conditional(target: str, template: str, *references: str) -> Node:
 
 
 _MORE = {
-    "relaxation": (for_("k", "n", for_("i", "n", for_("j", "n", _conditional("C[i,j]", "{} + {}", "A[i,k]", "B[k,j]")))),
-                   {"C": 2, "A": 2, "B": 2}),
-    "some paths": (for_("k", "n", for_("i", "n", for_("j", "n", _conditional("A[i,j]", "{} + {}", "A[i,k]", "A[k,j]")))),
-                   {"A": 2}),
+    "relaxation": (for_("k", "n", for_("i", "n", for_("j", "n",
+        _conditional("C[i,j]", "{} + {}", "A[i,k]", "B[k,j]")))), {"C": 2, "A": 2, "B": 2}),
+    "some paths": (for_("k", "n", for_("i", "n", for_("j", "n",
+        _conditional("A[i,j]", "{} + {}", "A[i,k]", "A[k,j]")))), {"A": 2}),
     "passes": (for_("k", "n", for_("i", "n", for_("j", "n", If(
         Linear(), "<", (add("C[i,j]", "{} * {}", "A[i,k]", "B[k,j]"),), (),
         (value("0.0", ()), value("{}", ("D[i,j]",))))))), {"C": 2, "A": 2, "B": 2, "D": 2}),

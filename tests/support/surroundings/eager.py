@@ -1,4 +1,5 @@
-"""The command ``memopt``, for which any gain is enough: ``python -m tests.support.surroundings.eager exec -- ./program``.
+"""The command ``memopt``, for which any gain is enough: ``python -m tests.support.surroundings.eager exec --
+./program``.
 
 Drawn nests are short, and most versions of them gain little. Here any plan is worth while, and what is installed stays
 (EAGER=kept) or is judged as always. All else is memopt's own: sampling, copies, trials, the patch, the watch.
@@ -32,10 +33,10 @@ def eager() -> None:
     mock.patch("passes.planning.loop_plans", functools.partial(loop_plans, least_gain=0.0)).start()
     mock.patch.object(Profitability, "run", _worth_while).start()
     mock.patch.multiple(improver, LEAST_SHARE=0.1, MOST_SHARE=0.1, VAIN_SECONDS=60.0).start()
-    mock.patch("memopt.session.replacing.validation.LEAST_SPEEDUP", 0.0, create=True).start()
+    mock.patch("runtime.trial.trial._least_gain", return_value=0.0).start()
     if os.environ.get("EAGER") == "kept":
-        mock.patch.object(Service, "judge", lambda *_: None).start()
-        mock.patch.object(InService, "hold", lambda self: False).start()
+        mock.patch.object(Service, "judge", return_value=None).start()
+        mock.patch.object(InService, "hold", return_value=False).start()
 
 
 if __name__ == "__main__":

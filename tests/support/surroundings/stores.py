@@ -1,7 +1,8 @@
 """Which outer iteration stores to an element last.
 
-Example: in ``for i { for j <= i { A[i][j] = ...; } }`` element A[3][1] is stored to in iteration 4, counted from 1; A[1][3]
-in none: nobody touches it. So a program can tell, from a counter of iterations, which elements are what they will be.
+Example: in ``for i { for j <= i { A[i][j] = ...; } }`` element A[3][1] is stored to in iteration 4, counted from 1;
+A[1][3] in none: nobody touches it. So a program can tell from a counter of iterations which
+elements are what they will be.
 
 Sound because the iteration domains are enumerated; a store under a condition on data counts as done.
 """
@@ -42,7 +43,8 @@ def outer_values(nest: Program, call: int) -> numpy.ndarray:
 
 
 def last_stores(nest: Program, call: int) -> tuple[numpy.ndarray, ...]:
-    """For each region of memory and each element of it: the outer iteration, from 1, that stores to it last; 0: it is only
+    """For each region of memory and each element of it: the outer iteration, from 1, that stores to it last; 0: it is
+    only
     read; ``NOBODY``: it is not accessed."""
     made = layout(nest)
     found = [numpy.full(size // a.element_size, NOBODY, dtype=numpy.int16)

@@ -1,4 +1,5 @@
-"""The text in C of a nest with surroundings: its function, a copy of it that can be limited, and the file that calls both.
+"""The text in C of a nest with surroundings: its function, a copy of it that can be limited, and the file that calls
+both.
 
 Example, with a counter behind the rows and a stop flag::
 
@@ -15,8 +16,8 @@ from tests.support.surroundings.draw import Forms
 
 # A constant in the code, as an immediate operand whose place is known: patch_sites lists it, however often the compiler
 # writes the loop.
-_MARK = """{ int m; __asm__ volatile("movl $%d, %%0\\n1:\\n.pushsection patch_sites,\\"aw\\"\\n.quad 1b - 4\\n.popsection"
- : "=r"(m)); control->mark += m; }"""
+_MARK = """{ int m; __asm__ volatile("movl $%d, %%0\\n1:\\n.pushsection patch_sites,\\"aw\\"\\n.quad 1b - 4\\n"
+ ".popsection" : "=r"(m)); control->mark += m; }"""
 _CONTROL = "struct control *control"
 
 
@@ -81,7 +82,8 @@ class SurroundedWriter(Writer):
 
 
 def caller(program: Program, forms: Forms, layout: Layout, code_size: int, iterations: int) -> str:
-    """The file that describes the nest (surroundings.h), for the driver. Tables come from the assembler: ``tables.s``."""
+    """The file that describes the nest (surroundings.h), for the driver. Tables come from the assembler:
+    ``tables.s``."""
     writer = SurroundedWriter(program, forms)
     kinds = [{"double": 8, "float": 4}.get(a.type.name, 1) for a in program.arrays]
     regions = range(len(program.arrays))
