@@ -15,7 +15,8 @@ from pathlib import Path
 
 from bench.measure.execution import Execution, ask, memopt_command, run, run_under_memopt
 
-AWAIT, PATIENCE = "20", 90.0  # seconds: for new code, and for the whole run
+AWAIT, PATIENCE = "20", 90.0  # seconds: for new code, and for one run
+HIGHEST = 4 * PATIENCE  # for all that is run for one outcome
 YES, NO = "new code in place", "no new code in place"
 
 

@@ -106,7 +106,8 @@ def _compare(found: Checked, right: _Run, helped: _Run) -> None:
 
 def _executed(command: list[str], folder: Path, drawn: Surrounded) -> _Run:
     report = folder / "report.json"
-    return _run([*_memopt("exec", "--json", str(report), "--"), *command], folder, HELPED, drawn, report)
+    trial = ("--no-shadow",) if drawn.way == "wrong" else ()
+    return _run([*_memopt("exec", *trial, "--json", str(report), "--"), *command], folder, HELPED, drawn, report)
 
 
 def _attached(command: list[str], folder: Path, drawn: Surrounded) -> _Run:
@@ -131,8 +132,10 @@ def _memopt(*words: str) -> list[str]:
 
 def _environment(drawn: Surrounded | None) -> dict[str, str]:
     environment = {n: v for n, v in os.environ.items() if n not in ("AWAIT_NEW_CODE", "EAGER")}
-    return environment if drawn is None else {
-        **environment, "AWAIT_NEW_CODE": AWAIT, "EAGER": "kept" if drawn.kept else "judged"}
+    if drawn is None:
+        return environment
+    words = (*(["kept"] if drawn.kept else []), *(["wrong"] if drawn.way == "wrong" else []))
+    return {**environment, "AWAIT_NEW_CODE": AWAIT, "EAGER": " ".join(words)}
 
 
 def _run(command: list[str], folder: Path, patience: float, drawn: Surrounded | None = None, report: Path | None = None

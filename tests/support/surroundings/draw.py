@@ -42,8 +42,8 @@ class Forms:
 
 @dataclass(frozen=True, slots=True)
 class Surrounded:
-    """``acts``: as arguments of the program. ``way``: "exec" or "attach". ``kept``: a version stays that does not
-    gain."""
+    """``acts``: as arguments of the program. ``way``: "exec" or "attach"; "wrong" for versions with a fault.
+    ``kept``: a version stays that does not gain."""
 
     seed: int
     nest: Program
@@ -61,15 +61,7 @@ class Surrounded:
 def draw(seed: int, only: Sequence[str] = ()) -> Surrounded:
     """The program of ``seed``; its first kind is one of ``only``, where that is not empty."""
     choose = random.Random(f"surroundings {seed}")
-    some = [k for k in KINDS if not only or k.name in only]
-    kinds = [choose.choice(some)]
-    for _ in range(choose.choices(range(_MOST_ACTS), (5, 3, 2))[0]):
-        other = choose.choice(KINDS)
-        fits = not (kinds[-1].last or EARLY_REFUSED & {other.name}) and other.name not in {k.name for k in kinds}
-        if fits and not ("mark" in other.needs and _needs(kinds, "plug-in")) and not (
-                "plug-in" in other.needs and _needs(kinds, "mark")):
-            kinds.append(other)
-    kinds.sort(key=lambda k: k.last)
+    kinds = drawn_kinds(seed, only, choose)
     forms = _forms(choose, kinds)
     nest = _nest(seed, choose, forms, any(k.parts for k in kinds))
     if any(k.parts for k in kinds) and choose.random() < 0.6:
@@ -78,6 +70,20 @@ def draw(seed: int, only: Sequence[str] = ()) -> Surrounded:
     static = not forms.plugged and choose.random() < 0.12
     way = "attach" if choose.random() < 0.15 and not any(k.early for k in kinds) else "exec"
     return Surrounded(seed, nest, forms, acts, static, way, choose.random() < 0.85)
+
+
+def drawn_kinds(seed: int, only: Sequence[str] = (), choose: random.Random | None = None) -> tuple[Kind, ...]:
+    """The kinds of ``draw(seed, only)``, in the order in which they act."""
+    choose = choose or random.Random(f"surroundings {seed}")
+    some = [k for k in KINDS if not only or k.name in only]
+    kinds = [choose.choice(some)]
+    for _ in range(choose.choices(range(_MOST_ACTS), (5, 3, 2))[0]):
+        other = choose.choice(KINDS)
+        fits = not (kinds[-1].last or EARLY_REFUSED & {other.name}) and other.name not in {k.name for k in kinds}
+        if fits and not ("mark" in other.needs and _needs(kinds, "plug-in")) and not (
+                "plug-in" in other.needs and _needs(kinds, "mark")):
+            kinds.append(other)
+    return tuple(sorted(kinds, key=lambda k: k.last))
 
 
 def _needs(kinds: Sequence[Kind], form: str) -> bool:

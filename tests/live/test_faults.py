@@ -1,0 +1,45 @@
+"""Programs on which memopt was wrong once, and further ones of their kinds: right, with new code in place.
+
+What depends on time is run several times: ``python -m tests.support.faults --runs 20`` runs it more often.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.effort import some
+from tests.support.faults.known import KNOWN
+from tests.support.faults.running import SOURCES, built, judged
+from tests.support.faults.table import FAULTS, Fault, each, label
+from tests.support.faults.ways import HIGHEST
+from tests.support.tools import need
+
+RUNS = int(os.environ.get("MEMOPT_FAULT_RUNS", "2"))
+PROGRAMS = tuple(each())
+
+pytestmark = pytest.mark.timeout(RUNS * HIGHEST + 120)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("faults")
+
+
+def test_every_program_is_run() -> None:
+    plug_ins = {made.plug_in for fault in FAULTS for made in fault.made}
+    assert {path.stem for path in SOURCES.glob("*.c")} == {fault.name for fault in FAULTS} | plug_ins - {""}
+    assert {fault.name for fault in FAULTS} >= KNOWN
+
+
+@pytest.mark.parametrize("fault", some(PROGRAMS, 8, ids=map(label, PROGRAMS)))
+def test_right_with_new_code_in_place(fault: Fault, folder: Path) -> None:
+    need(fault.made[0].compiler, *(("taskset",) if fault.cpus[0] else ()))
+    command = built(fault, folder)
+    outcomes = [judged(fault, command) for _ in range(RUNS if fault.timed else 1)]
+    passed = all(outcome.passes(fault) for outcome in outcomes)
+    if not passed and fault.name in KNOWN:
+        pytest.xfail("known")
+    assert passed, outcomes
