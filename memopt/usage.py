@@ -49,6 +49,14 @@ def _common(command: _Command) -> _Command:
     return command
 
 
+def _explain(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        from memopt.promise import explanation
+
+        click.echo(explanation())
+        context.exit()
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, message="%(prog)s %(version)s", prog_name="memopt")
 def _memopt() -> None:
@@ -57,6 +65,8 @@ def _memopt() -> None:
 
 @_memopt.command("exec", context_settings={"allow_interspersed_args": False})
 @_common
+@click.option("--explain-promise", is_flag=True, is_eager=True, expose_value=False, callback=_explain,
+              help="Say what memopt promises, and which programs may notice it all the same.")
 @click.option("--follow", is_flag=True, help="Also improve the processes that PROGRAM starts (scripts, mpirun).")
 @click.argument("arguments", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def _exec(arguments: tuple[str, ...], **common: Any) -> Options:

@@ -2,8 +2,8 @@
 
 ``row_count`` x ``vector_count`` accumulators stay in vector registers for the whole block of the reduction (k). An
 iteration reads packed panels and the frame, nothing else. Results are loaded once before the loop and stored once after
-it; of a statement that stores a smaller or a greater number (``Contraction.changed``), those that have changed. Invariant: each accumulator gets exactly the statement's operations, in the statement's operand order, with k
-ascending.
+it; of a statement that stores a smaller or a greater number (``Contraction.changed``), those that have changed.
+Invariant: each accumulator gets exactly the statement's operations, in the statement's operand order, with k ascending.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A contraction seen through its plan: the strides, roles and panel sizes that the generator needs.
 
-The statement is ``W = expression(W, reads)`` over a box of iterations, or ``if (x < W) W = x``. W has stride 0 along the reduction dimension.
-Every other read varies along the rows or along the vector dimension of the register tile, not along both.
+The statement is ``W = expression(W, reads)`` over a box of iterations, or ``if (x < W) W = x``. W has stride 0 along
+the reduction dimension. Every other read varies along the rows or along the vector dimension of the register tile, not
+along both.
 
 Example: in ``C[i][j] += A[i][k] * B[k][j]`` with rows i and vector dimension j, A is broadcast (one value for a row), B
 is a vector operand (one value for each lane).

@@ -99,7 +99,8 @@ def free_gaps(maps: Sequence[Mapping], lowest: int) -> tuple[Gap, ...]:
 
 
 def choose_address(gaps: Sequence[Gap], near: int, size: int) -> int:
-    """The address of free pages in ``gaps`` for ``size`` bytes, all within rel32 reach of ``near``, preferably below it.
+    """The address of free pages in ``gaps`` for ``size`` bytes, all within rel32 reach of ``near``, preferably below
+    it.
 
     In a gap of more than 4 GiB it is 1 GiB below ``near``, away from where the program's next mappings are likely.
     Raises ``Rejected(NO_ROOM)``.

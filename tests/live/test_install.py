@@ -184,6 +184,21 @@ def test_the_check_is_made_in_the_stop_of_the_commit(worker: Worker) -> None:
     assert worker.finish() == RIGHT
 
 
+def test_code_that_is_not_what_was_lifted_gets_no_patch(worker: Worker) -> None:
+    """Somewhere behind the header, as in a plug-in that was exchanged for another build."""
+    header = worker.address("spin_header")
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        cache, patch = prepare(tracee, header)
+        code = tracee.memory.read(header, 40)
+        with pytest.raises(Rejected) as refused:
+            install(tracee, patch, cache, code=((header, code[:8]), (header + 8, code[8:-1] + bytes([code[-1] ^ 1]))))
+        assert refused.value.reason is Reason.CODE_CHANGED
+        assert tracee.memory.read(header, 40) == code
+        install(tracee, patch, cache, code=((header, code),))
+    counted(cache)
+
+
 def test_what_piles_up_is_bounded(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code_cache, "MOST_VERSIONS", 2)
     with attach(worker.pid) as tracee:
@@ -199,7 +214,7 @@ def test_what_piles_up_is_bounded(worker: Worker, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("offset", "original", "reason"), [
-    (0, b"\x90" * 5, Reason.NO_ROOM),  # other bytes are there
+    (0, b"\x90" * 5, Reason.CODE_CHANGED),  # other bytes are there
     (0, b"", Reason.NO_ROOM),
 ])
 def test_refusals_leave_the_text_alone(worker: Worker, offset: int, original: bytes, reason: Reason) -> None:

@@ -130,7 +130,8 @@ class Assumptions:
         return self.eager
 
     def samples(self) -> dict[str, int]:
-        """The captured value of each live-in symbol, of its low byte, and of it as a parameter; of R, if it is known."""
+        """The captured value of each live-in symbol, of its low byte, and of it as a parameter; of R, if it is
+        known."""
         values = dict(self.registers)
         values |= {low_byte(r): (v + 128) % 256 - 128 for r, v in self.registers.items()}
         values |= {parameter(s): v for s, v in values.items()}
@@ -145,8 +146,8 @@ class Assumptions:
         return self.solved.get(name, Linear.symbol(name))
 
     def step(self, linear: Linear, steps: Mapping[str, int]) -> int:
-        """The advance of ``linear``, over live-in symbols and R, where an iteration of the patched loop adds ``steps`` to
-        locations."""
+        """The advance of ``linear``, over live-in symbols and R, where an iteration of the patched loop adds ``steps``
+        to locations."""
         return sum(c * (-1 if s == TRIPS else steps.get(self._location(live_in(s)), 0)) for s, c in linear.terms)
 
     def _location(self, symbol: str) -> str:
@@ -224,8 +225,8 @@ class Assumptions:
         return known.in_frame() if self.framed else known
 
     def _relating(self, trips: Trips, steps: Mapping[str, int]) -> Assumptions:
-        """These assumptions, with R in them: the counter of the exit test follows from it, and each equation becomes one
-        that has the same value at every entry."""
+        """These assumptions, with R in them: the counter of the exit test follows from it, and each equation becomes
+        one that has the same value at every entry."""
         parameters = {s: Linear.symbol(parameter(s)) for s in self.parameters}
         known = replace(self, trips=trips, steps=steps, equations=(), solved=parameters)
         for symbol, value in counted_down(trips, lambda symbol: self.step(Linear.symbol(symbol), steps)).items():

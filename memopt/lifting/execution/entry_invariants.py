@@ -6,8 +6,8 @@ captured address ``row`` cannot be a guard: the next entry has another one. R = 
 
 In general R is ``numerator / divisor``, and a value that advances by ``step`` has the invariant
 ``divisor * value + step * numerator``; once live-in values are related to R (memopt.lifting.values.requests), it is
-``value + step * R``. The counter of the exit test needs no equation of its own: it follows from R (``by_trips``). Bounds
-and rows that depend on the current outer iteration can be compared exactly in this form.
+``value + step * R``. The counter of the exit test needs no equation of its own: it follows from R (``by_trips``).
+Bounds and rows that depend on the current outer iteration can be compared exactly in this form.
 """
 
 from __future__ import annotations

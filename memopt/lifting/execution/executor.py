@@ -198,8 +198,8 @@ class Executor:
         return frozenset(p for p, w in found.items() if w is not None)
 
     def _remaining(self, numerator: Linear, divisor: int) -> Trips:
-        """R, the iterations that remain, as the guard computes it: ``numerator / divisor``, or as it was found before it
-        was related to live-in values. Raises Rejected(TRIP_COUNT) where the two are not the same."""
+        """R, the iterations that remain, as the guard computes it: ``numerator / divisor``, or as it was found before
+        it was related to live-in values. Raises Rejected(TRIP_COUNT) where the two are not the same."""
         known = self.assumptions.trips
         if known is None:
             return Trips(numerator, divisor)

@@ -170,8 +170,8 @@ class RelateToTrips(Request):
 
     Example: ``for (; row != last; row += n, end += n + 1) for (p = row; p != end; p++)``. The way ``end - row`` is
     another one at every entry, but ``end - row + R`` is not. The next attempt assumes this sum wherever it would assume
-    ``end - row``, and knows ``row`` as ``last - n * R``. Sound: the equations become guards over R. The guard computes R
-    from ``trips``, and the attempt must find that the loop runs R times.
+    ``end - row``, and knows ``row`` as ``last - n * R``. Sound: the equations become guards over R. The guard computes
+    R from ``trips``, and the attempt must find that the loop runs R times.
     """
 
     trips: Trips

@@ -111,7 +111,8 @@ def test_scratch_leaves_the_largest_gap_to_the_program(text: str, lost: int) -> 
 def test_the_scratch_of_several_versions_lies_together() -> None:
     maps = parse_mappings(POSITION_INDEPENDENT + HEAP + LIBRARY)
     first = choose_scratch(maps, free_gaps(maps, LOWEST), SCRATCH, "/prog")
-    more = parse_mappings(f"{first:x}-{first + SCRATCH:x} rw-p 00000000 00:00 0\n" + POSITION_INDEPENDENT + HEAP + LIBRARY)
+    scratch = f"{first:x}-{first + SCRATCH:x} rw-p 00000000 00:00 0\n"
+    more = parse_mappings(scratch + POSITION_INDEPENDENT + HEAP + LIBRARY)
     second = choose_scratch(more, free_gaps(more, LOWEST), SCRATCH, "/prog")
     assert second == first - SCRATCH
     assert 0x555555555000 - first > REACH  # so that the code of many versions keeps its room
@@ -126,7 +127,8 @@ def test_no_room_for_scratch_is_a_refusal() -> None:
 
 def test_gaps_of_many_mappings_are_those_of_few() -> None:
     """Neighbouring mappings, which a walk over all of them for each would take minutes for, leave the same gaps."""
-    many = "".join(f"{0x7FFF00000000 + 0x1000 * n:x}-{0x7FFF00001000 + 0x1000 * n:x} r{'w-'[n & 1]}-p 00000000 00:00 0\n"
+    start = 0x7FFF00000000
+    many = "".join(f"{start + 0x1000 * n:x}-{start + 0x1000 * (n + 1):x} r{'w-'[n & 1]}-p 00000000 00:00 0\n"
                    for n in range(60_000))
     one = f"7fff00000000-{0x7FFF00000000 + 0x1000 * 60_000:x} rw-p 00000000 00:00 0\n"
     before = POSITION_INDEPENDENT + HEAP
