@@ -214,6 +214,7 @@ COMPARING = SIGNALLING.union(PREDICATES, ("fqcompare",))
 FROM_INTEGERS = frozenset(("i32tof64", "i64tof64", "i32tof32", "i64tof32"))
 ROUNDED = frozenset(("fround", "f64toi32", "f64toi64", "f32toi32", "f32toi64"))  # the first operand is the rounding
 TOWARDS_ZERO, AS_MXCSR_SAYS, NEVER_INEXACT = 3, 4, 8  # roundings; the last is added to another one
+ROUNDINGS = (*range(AS_MXCSR_SAYS + 1), *range(NEVER_INEXACT, NEVER_INEXACT + AS_MXCSR_SAYS + 1))  # all of ``fround``
 # Operators that may raise a floating-point exception flag.
 RAISING = COMPARING | FROM_INTEGERS | ROUNDED | frozenset((
     "fadd", "fsub", "fmul", "fdiv", "fsqrt", "fma", "fms", "fnma", "fnms", "f32to64", "f64to32"))

@@ -28,7 +28,7 @@ from typing import TypeGuard
 
 from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
-from memopt.ir.operations import COMPARING, PREDICATES, called
+from memopt.ir.operations import COMPARING, PREDICATES, ROUNDINGS, called
 
 TRIPS = "R"  # symbol: iterations of the patched loop that remain at entry, the current one included
 LIMIT = "H"  # symbol: iterations the version runs, 1 <= H <= R - 1 (Region.left)
@@ -54,18 +54,20 @@ class ElementType(Enum):
         return self in (ElementType.F64, ElementType.F32)
 
 
+# Roundings to integral numbers, with the immediate of the instruction ("round9" is floor).
+ROUNDS = {f"round{rounding}": rounding for rounding in ROUNDINGS}
 # The operators of ``Apply``, beside calls of functions.
 OPERATORS = frozenset((
     "add", "sub", "mul", "div", "min", "max", "sqrt", "neg", "abs", "fma", "fms", "fnma", "fnms", "and", "or",
     "xor", "andnot", "not", "shl", "shr", "sar", "smin", "smax", "umin", "umax", "eq", "slt", "sle", "ult", "ule",
     *PREDICATES, "select", "sext", "zext", "trunc", "i32tof64", "i64tof64", "i32tof32", "i64tof32", "f32to64",
     "f64to32", "f64toi32", "f64toi64", "f32toi32", "f32toi64", "f64toi32z", "f64toi64z", "f32toi32z", "f32toi64z",
-    "bits", "beside", "when",
+    "bits", "beside", "when", *ROUNDS,
 ))
 _ONE_OPERAND = frozenset((
     "sqrt", "neg", "abs", "not", "sext", "zext", "trunc", "i32tof64", "i64tof64", "i32tof32", "i64tof32", "f32to64",
     "f64to32", "f64toi32", "f64toi64", "f32toi32", "f32toi64", "f64toi32z", "f64toi64z", "f32toi32z", "f32toi64z",
-    "bits",
+    "bits", *ROUNDS,
 ))
 _THREE_OPERANDS = frozenset(("fma", "fms", "fnma", "fnms", "select"))
 FLOATS = (ElementType.F64, ElementType.F32)
@@ -189,6 +191,8 @@ class Apply:
     f32to64 f64to32                        between floating formats
     f64toi32z f64toi64z f32toi32z f32toi64z  to a signed integer, towards zero; 0x80..0 when out of range
     f64toi32 f64toi64 f32toi32 f32toi64    the same, rounded as MXCSR says
+    round0 ... round4, round8 ... round12  to an integral floating-point number; the number is the immediate of ROUNDPD
+                                           (``memopt.ir.operations``, rounding)
     bits                                   the same bits as another type of equal size
     beside                                 the first operand; floating-point operations beside it, of its type, are
                                            done for the flags they raise

@@ -7,6 +7,7 @@ replaced by copies of valid lanes first (``filled``).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from memopt.ir.plan import Isa
 from memopt.ir.reasons import Reason, Rejected
@@ -51,6 +52,28 @@ def square_root(code: VectorCode, element: ElementType, value: VectorValue, targ
         value = code.in_register(value, element)
         return code.binary(mnemonic(code, "sqrt", element), element, value.kept, value, target)
     return code.unary(mnemonic(code, "sqrt", element), element, value, target=target, raises=True)
+
+
+def rounded(code: VectorCode, element: ElementType, value: VectorValue, immediate: int,
+            target: str | None = None) -> VectorValue:
+    """An integral number, rounded as the ``immediate`` of ROUNDPD says. Raises ``Rejected(NO_PLAN)`` on SSE2."""
+    if code.unit.isa is Isa.SSE2:
+        raise Rejected(Reason.NO_PLAN, "SSE2 cannot round to integral numbers")
+    value = filled(code, value, element)
+    if code.unit.scalar:
+        value = code.in_register(value, element)
+        return code.binary(mnemonic(code, "round", element), element, value.kept, value, target, immediate=immediate)
+    if code.size(element, raises=True) < 64:
+        return code.unary(mnemonic(code, "round", element), element, value, target=target, immediate=immediate)
+    # Keystone assembles the 512-bit form with an operand in memory only.
+    memory = code.operand(value.place, element, 64, True, False) if isinstance(value.place, Mem) else None
+    if memory is None:
+        value, memory = code.in_register(value, element), replace(code.emitter.slot(64), size=64)
+        assert isinstance(value.place, str)
+        code.spill(memory, value.place, element)
+    result = code.result(target, value)
+    code.emit(mnemonic(code, "rndscale", element), view(result, 64), memory, immediate, raises=True)
+    return code.done(result, target, value)
 
 
 def fused(code: VectorCode, name: str, element: ElementType, operands: Sequence[VectorValue],

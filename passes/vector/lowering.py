@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from memopt.ir.isa import Isa
 from memopt.ir.operations import called
 from memopt.ir.reasons import Reason, Rejected, VerifyError
-from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar, has_calls
+from memopt.ir.scop import ROUNDS, Apply, Constant, ElementType, Expression, Index, Read, Scalar, has_calls
 from memopt.x86.instructions import Mem
 from passes.vector import calls, comparisons, conversions, floating, integers
 from passes.vector.comparisons import Truth
@@ -146,7 +146,8 @@ class _Tree:
             raise Rejected(Reason.NO_PLAN, f"the truth value of {name} is used as data")
         if (address := called(name)) is not None:
             return calls.call(self._code, address, element, self._values(operands), target)
-        if element.is_float and (name in floating.BINARY or name in floating.FUSED or name in ("sqrt", "neg", "abs")):
+        if element.is_float and (name in floating.BINARY or name in floating.FUSED or name in ROUNDS
+                                 or name in ("sqrt", "neg", "abs")):
             return self._floating(name, self._values(operands), element, target)
         return self._integer(name, operands, element, target)
 
@@ -157,6 +158,8 @@ class _Tree:
         if name in floating.BINARY:
             first, second = values
             return floating.binary(code, name, element, first, second, target)
+        if name in ROUNDS:
+            return floating.rounded(code, element, values[0], ROUNDS[name], target)
         if name == "sqrt":
             return floating.square_root(code, element, values[0], target)
         sign = 1 << 8 * element.size - 1

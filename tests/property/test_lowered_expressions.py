@@ -8,7 +8,7 @@ import pytest
 
 from memopt.ir.operations import PREDICATES
 from memopt.ir.plan import Isa
-from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read
+from memopt.ir.scop import ROUNDS, Apply, Constant, ElementType, Expression, Read
 from passes.vector.conversions import CONVERSIONS
 from passes.vector.instructions import integer
 from passes.vector.registers import VectorUnit
@@ -53,6 +53,13 @@ def test_arithmetic(operator: str, element: ElementType) -> None:
 def test_one_operand(operator: str, element: ElementType) -> None:
     check_all(Apply(operator, (A,), element), 1, element)
     check_all(Apply(operator, (Apply("add", (A, B), element),), element), 2, element)
+
+
+@pytest.mark.parametrize("element", [F64, F32])
+@pytest.mark.parametrize("operator", some(ROUNDS, 4))
+def test_rounding(operator: str, element: ElementType) -> None:
+    check_all(Apply(operator, (A,), element), 1, element, least=Isa.AVX2)
+    check_all(Apply(operator, (Apply("mul", (A, B), element),), element), 2, element, least=Isa.AVX2)
 
 
 @pytest.mark.parametrize("element", some([F64, F32], 1))
@@ -172,3 +179,8 @@ def test_narrow_floating_arithmetic_beside_a_wider_type(operator: str) -> None:
     check_mixed(Apply("sqrt", (Apply(operator, (Apply("f64to32", (A,), F32), B), F32),), F32), (F64, F32), F32)
     fitting = Apply("bits", (Apply("i32tof32", (A,), F32),), I32)
     check_mixed(Apply("sext", (fitting,), I64), (I32,), I64)
+    if Isa.AVX2 in HOST:
+        rounded = Apply("round9", (Apply(operator, (A, B), F32),), F32)
+        for unit, masked, memory in mixed_ways(F64):
+            if unit.isa is not Isa.SSE2:
+                check(unit, Apply("f32to64", (rounded,), F64), (F32, F32), F64, masked=masked, memory=memory)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from memopt.ir.evaluate import signed
 from memopt.ir.operations import AS_MXCSR_SAYS, PREDICATES, TOWARDS_ZERO
-from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar
+from memopt.ir.scop import ROUNDS, Apply, Constant, ElementType, Expression, Index, Read, Scalar
 from tests.support.interpreter import compute
 
 COMPARISONS = ("eq", "slt", "sle", "ult", "ule", *PREDICATES)
@@ -76,6 +76,8 @@ class Evaluator:
         if operator.startswith(("f64toi", "f32toi")):
             rounding = TOWARDS_ZERO if operator.endswith("z") else AS_MXCSR_SAYS
             return compute(operator.removesuffix("z"), (rounding, *numbers), (32, *widths), width)
+        if operator in ROUNDS:
+            return compute("fround", (ROUNDS[operator], *numbers), (32, *widths), width)
         if element.is_float and operator in _FLOATING:
             assert {self.element(o) for o in operands} == {element}
             return compute(_FLOATING[operator], numbers, widths, width)

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from memopt.ir.evaluate import evaluate
-from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read
+from memopt.ir.scop import ROUNDS, Apply, Constant, ElementType, Expression, Read
 from memopt.x86.instructions import Mem
 from passes.vector.emitter import Emitter
 from passes.vector.lowering import Lowering, is_truth
@@ -56,6 +56,9 @@ def _source() -> str:
                      f'r = a; asm volatile("{name}{suffix} %1, %0" : "+x"(r) : "x"(b));')
         function(f"sqrt_{element.value}", element, (element,),
                  f'asm volatile("sqrt{suffix} %1, %0" : "=x"(r) : "x"(a));')
+        for name, number in ROUNDS.items():
+            function(f"{name}_{element.value}", element, (element,),
+                     f'asm volatile("round{suffix} ${number}, %1, %0" : "=x"(r) : "x"(a));')
         for name, spelled in _FUSED.items():  # AT&T order: third, second, first
             function(f"{name}_{element.value}", element, (element,) * 3,
                      f'r = c; asm volatile("v{spelled}231{suffix} %2, %1, %0" : "+x"(r) : "x"(a), "x"(b));')
@@ -107,7 +110,8 @@ class Scalars:
         sign = 1 << width - 1
         if name in _PREDICATES:
             return self._call(f"{name}_{types[0].value}", values, types, types[0], count)
-        if name in _CONVERSIONS or (element.is_float and (name in (*_FLOAT_BINARY, "sqrt") or name in _FUSED)):
+        if name in _CONVERSIONS or (element.is_float and (
+                name in (*_FLOAT_BINARY, "sqrt") or name in _FUSED or name in ROUNDS)):
             return self._call(f"{name}_{element.value}", values, types, element, count)
         plain = {"neg": lambda a: a ^ sign, "abs": lambda a: a & ~sign, "andnot": lambda a, b: ~a & b & ones,
                  "bits": lambda a: a, "beside": lambda a, _: a,

@@ -46,8 +46,14 @@ def lift_assembly(source: str, registers: Mapping[str, int], memory: Mapping[int
     """Lift the deepest nest of Intel-syntax ``source``, as if stopped at its header with ``registers`` (others hold
     numbers of their own), ``memory`` (cell address -> signed number, else 0) and ``vectors`` (others are unknown),
     after the entries ``earlier``. Direct calls are taken for calls of a square root."""
-    machine_code = assemble(".intel_syntax noprefix\n" + source)
+    return lift_bytes(assemble(".intel_syntax noprefix\n" + source), registers, memory, vectors, earlier, patient,
+                      observer)
 
+
+def lift_bytes(machine_code: bytes, registers: Mapping[str, int], memory: Mapping[int, int] | None = None,
+               vectors: Mapping[str, bytes] | None = None, earlier: tuple[Sample, ...] = (),
+               patient: Callable[[], bool] = lambda: True, observer: Observer | None = None) -> Lifted:
+    """The same for assembled code, which lies at ``TEXT``."""
     def read(address: int, size: int) -> bytes:
         return machine_code[address - TEXT:address - TEXT + size]
 

@@ -19,6 +19,7 @@ from memopt.ir.linear import Linear
 from memopt.ir.operations import PREDICATES
 from memopt.ir.scop import (
     LIMIT,
+    ROUNDS,
     Access,
     Apply,
     Constant,
@@ -68,6 +69,10 @@ def _cases() -> Iterator[tuple[str, str]]:
                 + result(kind, "a") + "s[-2] = w;")
         yield f"sqrt {element.value}", typed(kind, 1, f'asm volatile("sqrt{suffix} %1, %0" : "+x"(a) : "x"(a)); '
                                              + result(kind, "a") + "s[-1] = w;")
+        for name, number in ROUNDS.items():
+            yield f"{name} {element.value}", typed(
+                kind, 1, f'asm volatile("round{suffix} ${number}, %1, %0" : "+x"(a) : "x"(a)); '
+                + result(kind, "a") + "s[-1] = w;")
         for name, code in (("neg", f"s[-1] ^= 1ull << {bits - 1};"), ("abs", f"s[-1] &= ~(1ull << {bits - 1});")):
             yield f"{name} {element.value}", f"{{ {code} }}"
         for name, number in PREDICATES.items():

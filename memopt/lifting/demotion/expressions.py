@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from memopt.ir.linear import Linear
-from memopt.ir.operations import AS_MXCSR_SAYS, CALL, PREDICATES, TOWARDS_ZERO, called
+from memopt.ir.operations import AS_MXCSR_SAYS, CALL, PREDICATES, ROUNDINGS, TOWARDS_ZERO, called
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar, plain_reads
 from memopt.lifting.demotion.available import AvailableValues
@@ -52,7 +52,7 @@ def element_of(value: Value) -> ElementType:
 
 def _is_float(value: Value) -> bool:
     match value:
-        case Node(name, _, _) if name in _FLOATING or name in _FROM_INTEGER or name in _FROM_FLOAT:
+        case Node(name, _, _) if name in _FLOATING or name in _FROM_INTEGER or name in _FROM_FLOAT or name == "fround":
             return True
         case Node(name, _, _) if called(name) is not None:
             return True
@@ -177,6 +177,8 @@ class ExpressionBuilder:
                 rounding in _ROUNDINGS):
             name += _ROUNDINGS[rounding]
             return self._apply(name, operands[1:], FLOATS[_TO_INTEGER[name.removesuffix("z")]], INTEGERS[width], wanted)
+        if name == "fround" and (rounding := constant_of(operands[0])) in ROUNDINGS:
+            return self._apply(f"round{rounding}", operands[1:], FLOATS[width], FLOATS[width], wanted)
         if name in _INTEGRAL:
             return self._apply(name, operands, INTEGERS[width], INTEGERS[width], wanted)
         if name in ("shl", "shr", "sar") and (count := constant_of(operands[1])) is not None and count < width:

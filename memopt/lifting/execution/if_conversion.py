@@ -122,8 +122,8 @@ def compared_in(done: Collection[Raising]) -> frozenset[Pair]:
 def repeats(value: Value, compared: Collection[Pair], normal: Callable[[Value], bool]) -> bool:
     """Whether ``value`` is a comparison whose flags signalling comparisons of the pairs ``compared`` raise already.
 
-    They do if it compares one of these pairs, or numbers of which each is ``normal`` or compared with a normal one:
-    then a NaN was invalid there, and a subnormal number was a denormal operand. Beside a NaN, a subnormal number raises
+    They do if it compares one of these pairs, or numbers each of which is ``normal`` or compared with a normal one.
+    Then a NaN was invalid there, and a subnormal number was a denormal operand. Beside a NaN, a subnormal number raises
     nothing (Intel SDM 1, 4.9.2).
     """
     if not isinstance(value, Node) or value.operator not in COMPARING:
