@@ -46,6 +46,7 @@ class Reason(Enum):
     NO_PLAN = "no-profitable-plan"
     TOO_SHORT = "too-short"
     # the trial
+    COPY_COSTS = "copy-costs"
     NOT_REACHED = "header-not-reached"
     SHADOW_MISMATCH = "shadow-mismatch"
     SHADOW_INCONCLUSIVE = "shadow-inconclusive"
@@ -92,6 +93,7 @@ _WORDS = {
     Reason.NO_SCHEDULE: "no reordering of the loop keeps its dependences",
     Reason.NO_PLAN: "no transformation is expected to make it faster on this machine",
     Reason.TOO_SHORT: "the loop is too short: new code with its guard would not be faster",
+    Reason.COPY_COSTS: "a trial copy would cost the program more than there seems to be left to gain",
     Reason.NOT_REACHED: "the loop header was not reached again",
     Reason.SHADOW_MISMATCH: "the new code gave other results in a trial copy of the process",
     Reason.SHADOW_INCONCLUSIVE: "no trial in a copy of the process ran to its end",

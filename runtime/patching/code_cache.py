@@ -189,7 +189,7 @@ class CodeCache:
             raise Rejected(Reason.NO_MEMORY, f"the pages of {MOST_VERSIONS} versions are in the process")
         gaps = free_gaps(maps, _lowest_address())
         code = choose_address(gaps, near, total)
-        place = remote_calls.find_place(tracee, _STUB_BYTES, maps)
+        place = remote_calls.find_place(tracee, _STUB_BYTES, [m for m in maps if m.path])
         statistics = code + code_size
         placement = Placement(code, code_size, statistics + STATISTICS_SIZE, frame_size, statistics, 0, 0)
         cache = cls(placement, _map_in_target(tracee, placement, place))

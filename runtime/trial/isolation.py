@@ -103,7 +103,8 @@ def _locked() -> frozenset[int]:
 def isolate(child: Tracee, place: UnusedBytes, registers: Registers, maps: Sequence[Mapping], held: Held) -> None:
     """Give a new child the program's registers at the fork, remove the stub, and take from it all that is shared.
 
-    ``place``: where the stub of the fork stands; ``maps``, ``held``: of the parent. Raises ``Rejected``.
+    ``place``: where the stub of the fork stands; ``maps``: the parent's mappings, but for private ones without a file;
+    ``held``: its open files. Raises ``Rejected``.
     """
     child.set_registers(registers)
     child.memory.write(place.start, bytes(place.end - place.start))

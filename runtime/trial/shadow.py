@@ -105,8 +105,9 @@ def fork_shadow(tracee: Tracee, copies: int = 1, origin: tuple[Mapping, ...] | N
     flags = (_CLONE_PARENT | _SIGCHLD if inherited else 0) | isolation.clone_flags()
     registers = tracee.registers().outside_call()
     maps = mappings(tracee.pid)
-    place = remote_calls.find_place(tracee, _STUB_BYTES, maps)
-    held = isolation.held_by(tracee.pid, maps)
+    named = [m for m in maps if m.path or m.shared]  # a program may have 60,000 others, and is stopped
+    place = remote_calls.find_place(tracee, _STUB_BYTES, named)
+    held = isolation.held_by(tracee.pid, named)
     children: list[Tracee] = []
 
     def appeared(pid: int) -> None:
@@ -124,7 +125,7 @@ def fork_shadow(tracee: Tracee, copies: int = 1, origin: tuple[Mapping, ...] | N
     remote_calls.check(result, "fork")
     shadow = Shadow(children[0], 0 if inherited else result, maps if origin is None else origin)
     try:
-        isolation.isolate(children[0], replace(place, end=place.start + _STUB_BYTES), registers, maps, held)
+        isolation.isolate(children[0], replace(place, end=place.start + _STUB_BYTES), registers, named, held)
     except BaseException:
         shadow.kill()
         raise

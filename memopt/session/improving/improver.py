@@ -53,6 +53,12 @@ GONE_SAMPLES, GONE_SHARE = 300, 0.05  # in so many units of time, less than this
 # While no version is in service, memopt may work 1 s plus 20 % of the program's time before it counts as in vain.
 VAIN_SECONDS, VAIN_SHARE = 1.0, 0.2
 
+# Refusals that say nothing about the loop: no other loop is tried after them. DRY_RUN: it would have been replaced.
+_AT_ONCE = frozenset({Reason.ENDED, Reason.DRY_RUN, Reason.COPY_COSTS})
+
+# Refusals after which no copy is kept. After all others it may run on to the next loop.
+_NEW_COPY = TRANSIENT | {Reason.ENDED, Reason.COPY_COSTS, Reason.INTERNAL}
+
 ReplaceLoop = Callable[[Process, "Site", "Loop", History], Installed]
 
 
@@ -76,6 +82,7 @@ class Improver:
         self._settled: list[tuple[int, int]] = []
         self._tries: dict[int, int] = {}
         self._spent = 0.0  # seconds of work on addresses, with or without success
+        self._postponed: dict[int, Refused] = {}  # by address: what waits until a copy is worth its cost
         self._current: Attempt | None = None
         self._hotness: Hotness | None = None
         self._before: dict[int, int] = {}  # the samples at the start of the current attempt
@@ -109,6 +116,9 @@ class Improver:
             if self.history.copies.kept:
                 self.worker.start(self.history.copies.drop)
                 return False
+            return self.in_service.hold()
+        self.process.copies.at_stake = hotness.open_share
+        if self._postponed and not self.process.copies.enough(self.process.pid):
             return self.in_service.hold()
         if worth_lifting(self.process.pid, address):
             self.worker.start(functools.partial(self.improve, address))
@@ -160,14 +170,18 @@ class Improver:
             say_internal(process.timer.name, error)
         finally:
             decided = attempt.decision
-            if not isinstance(decided, Refused) or decided.reason in (*TRANSIENT, Reason.ENDED, Reason.INTERNAL):
-                history.copies.drop()  # after a refusal the shadow is kept: it may run on to the next loop
+            if not isinstance(decided, Refused) or decided.reason in _NEW_COPY:
+                history.copies.drop()
         return attempt.decision
 
     def settle(self, decision: Decision) -> None:
         """Enter ``decision`` in the history, unless its address is to be tried again."""
         reason = decision.reason if isinstance(decision, Refused) else None
         if reason is Reason.ENDED and decision.site is None:
+            return
+        self._postponed.pop(decision.address, None)
+        if isinstance(decision, Refused) and reason is Reason.COPY_COSTS:
+            self._postponed[decision.address] = decision
             return
         tries = self._tries.get(decision.address, 0) + 1
         self._tries[decision.address] = tries
@@ -227,8 +241,8 @@ class Improver:
                 if loop is not site.loops[-1] and rejected.reason in (Reason.NOT_REACHED, Reason.TOO_SHORT):
                     most = self._most_tries(rejected.reason, time.monotonic() - began)
                 again = rejected.reason in TRANSIENT and self._tries.get(attempt.address, 0) + 1 < most
-                if again or rejected.reason in (Reason.ENDED, Reason.DRY_RUN):
-                    raise  # a later attempt may succeed; or (DRY_RUN) the loop would have been replaced
+                if again or rejected.reason in _AT_ONCE:
+                    raise  # a later attempt may succeed
                 refusals.append((loop, rejected))
                 if rejected.reason not in TRANSIENT or most == 1:
                     self.history.refused[loop] = Rejected(rejected.reason, rejected.detail)
@@ -260,7 +274,7 @@ class Improver:
             except Rejected as rejected:
                 attempt.site, self.history.findings = site, Findings()
                 again = rejected.reason in TRANSIENT and not self._tries.get(attempt.address, 0)
-                if again or rejected.reason is Reason.ENDED:
+                if again or rejected.reason in (Reason.ENDED, Reason.COPY_COSTS):
                     raise
                 if rejected.reason not in TRANSIENT:
                     self.history.refused[loop] = Rejected(rejected.reason, rejected.detail)
@@ -297,6 +311,7 @@ class Improver:
         decisions, process = list(self.decisions), self.process
         if (current := self.unfinished) is not None:
             decisions.append(current.decision or current.refused(Reason.ENDED, "", self.history.findings))
+        decisions += [d for d in self._postponed.values() if d.address not in {x.address for x in decisions}]
         if not self.busy:  # else the thread may be in the middle of importing what this needs
             for decision in decisions:
                 self._look_up_source(decision)

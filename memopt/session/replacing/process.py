@@ -17,6 +17,7 @@ from memopt.console import say
 from memopt.ir.reasons import Rejected
 from memopt.options import Options
 from memopt.session.replacing.stage_times import Timer
+from runtime.trial.copy_cost import CopyBudget
 
 if TYPE_CHECKING:
     from memopt.machine.description import Machine
@@ -43,6 +44,7 @@ class Process:
     attached: Attached  # held while the process is stopped: nobody else waits for it meanwhile
     started: float  # seconds on the monotonic clock
     timer: Timer = field(default_factory=Timer)
+    copies: CopyBudget = field(default_factory=CopyBudget)
     machine: Callable[[], Machine] = detected_machine  # a function, because detection takes its time
     verify: Callable[[], None] = lambda: None  # raises Rejected(ENDED) where ``pid`` is another process by now
     unreaped: list[Shadow] = field(default_factory=list)  # dead copies that the process has not waited for yet
@@ -75,7 +77,7 @@ class Process:
     @contextmanager
     def shadows(self, count: int, given_up: Callable[[], bool]) -> Iterator[tuple[Shadow, ...]]:
         """``count`` shadows of one instant of the process, gone when the context is left. ``given_up``: asked while a
-        shadow runs; True ends its run.
+        shadow runs; True ends its run. Raises Rejected(COPY_COSTS) where they are not worth their cost yet.
 
         Shadows of a process that memopt did not start are its children. They are waited for in the end, so that no
         zombies stay. Where the process has confined itself meanwhile (seccomp), that is not possible: the zombies stay
@@ -83,9 +85,10 @@ class Process:
         """
         from runtime.trial.shadow import fork_shadow
 
+        self.copies.check(self.pid)
         shadows: list[Shadow] = []
         try:
-            with ExitStack() as stack:
+            with self.copies.counted(self.pid), ExitStack() as stack:
                 with self.eligible() as tracee:
                     for _ in range(count):
                         shadows.append(stack.enter_context(fork_shadow(tracee, copies=count)))

@@ -34,7 +34,7 @@ from passes.contraction_schedule.base import ScheduledRegion
 from passes.contraction_schedule.profitability import Profitability
 from passes.loop_schedule.candidates import loop_plans
 from runtime.target import ptrace
-from runtime.target.memory import mappings
+from runtime.target.memory import Mapping, mappings
 from runtime.target.ptrace import Registers, Stop, StopKind, TargetEnded
 from runtime.target.tracee import Tracee
 from runtime.trial.shadow import Shadow
@@ -91,6 +91,9 @@ class Here:
 
     def read(self, address: int, size: int) -> bytes:
         return self.tracee.memory.read(address, size)
+
+    def maps(self) -> tuple[Mapping, ...]:
+        return mappings(self.pid)
 
 
 @dataclass(frozen=True, kw_only=True)
