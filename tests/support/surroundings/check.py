@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,12 +70,14 @@ def check(drawn: Surrounded, keep: Path | None = None) -> Checked:
         elif re.search(r": (?!0 wrong)-?\d+ wrong", right.output):
             found.unsound = right.output
         if not found.unsound:
-            helped = (_attached if drawn.way == "attach" else _executed)(command, folder, drawn)
-            _compare(found, right, helped)
+            _compare(found, right, _WAYS[drawn.way](command, folder, drawn))
         if keep is not None and (found.wrong or found.unsound):
             target = keep / str(drawn.seed)
             shutil.rmtree(target, ignore_errors=True)
             shutil.copytree(folder, target)
+            words = " ".join(f"{n}='{_environment(drawn)[n]}'" for n in ("AWAIT_NEW_CODE", "EAGER"))
+            (target / "command").write_text(f"# {drawn.way}\n{words} {' '.join(_memopt('exec', '--'))} ./program "
+                                            f"{' '.join(drawn.acts)}\n")
     found.seconds = time.monotonic() - began
     return found
 
@@ -110,20 +113,66 @@ def _executed(command: list[str], folder: Path, drawn: Surrounded) -> _Run:
     return _run([*_memopt("exec", *trial, "--json", str(report), "--"), *command], folder, HELPED, drawn, report)
 
 
+def _killed(command: list[str], folder: Path, drawn: Surrounded) -> _Run:
+    """memopt is killed when the surroundings begin to act; the program goes on alone, and its exit code is unknown."""
+    with open(folder / "out", "wb") as output, open(folder / "err", "wb") as errors:
+        memopt = subprocess.Popen([*_memopt("exec", "--"), *command], stdin=subprocess.DEVNULL, stdout=output,
+                                  stderr=errors, env=_environment(drawn), start_new_session=True)
+        _until(lambda: "begins" in (folder / "err").read_text() or memopt.poll() is not None)
+        programs = [pid for pid in _members(memopt.pid) if pid != memopt.pid]
+        os.kill(memopt.pid, signal.SIGKILL)
+        ended = _until(lambda: not set(programs) & set(_members(memopt.pid)))
+        _waited(memopt, 1.0)
+    output_text = (folder / "out").read_text()
+    return _Run(0 if ended and output_text.endswith(" wrong\n") else None, output_text, (folder / "err").read_text())
+
+
 def _attached(command: list[str], folder: Path, drawn: Surrounded) -> _Run:
-    """``memopt attach`` while the program is warmed up; memopt has gone when the surroundings act."""
+    """``memopt attach`` while the program is warmed up: memopt has gone when the surroundings act. "undone": what it
+    has installed is taken out meanwhile."""
     report = folder / "report.json"
     with open(folder / "out", "wb") as output, open(folder / "err", "wb") as errors:
+
+        def memopt(*words: str) -> None:
+            helper = subprocess.Popen([*_memopt("attach", *words), str(process.pid)], stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.DEVNULL, stderr=errors, env=_environment(drawn),
+                                      start_new_session=True)
+            _waited(helper, HELPED)
+
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
                                    env=_environment(drawn), start_new_session=True)
         time.sleep(0.3)
-        helper = subprocess.Popen([*_memopt("attach", "--quiet", "--json", str(report)), str(process.pid)],
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
-                                  env=_environment(drawn), start_new_session=True)
+        memopt("--quiet", "--json", str(report))
+        if drawn.way == "undone":
+            _until(lambda: "begins" in (folder / "err").read_text() or process.poll() is not None)
+            if process.poll() is None:
+                memopt("--undo")
         code = _waited(process, HELPED)
-        _waited(helper, 20.0)
     return _Run(code, (folder / "out").read_text(errors="replace"), (folder / "err").read_text(errors="replace"),
                 _read(report))
+
+
+_WAYS = {"exec": _executed, "wrong": _executed, "killed": _killed, "attach": _attached, "undone": _attached}
+
+
+def _members(session: int) -> list[int]:
+    """The living processes of a session."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, _, number = path.read_text().rpartition(") ")[2].split()[:4]
+            if int(number) == session and state != "Z":
+                found.append(int(path.parent.name))
+    return found
+
+
+def _until(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + HELPED
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def _memopt(*words: str) -> list[str]:

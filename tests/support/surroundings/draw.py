@@ -42,8 +42,8 @@ class Forms:
 
 @dataclass(frozen=True, slots=True)
 class Surrounded:
-    """``acts``: as arguments of the program. ``way``: "exec" or "attach"; "wrong" for versions with a fault.
-    ``kept``: a version stays that does not gain."""
+    """``acts``: as arguments of the program. ``way``: how memopt comes and goes: "exec", "attach",
+    "undone", "killed"; "wrong" for versions with a fault. ``kept``: a version stays that does not gain."""
 
     seed: int
     nest: Program
@@ -68,7 +68,8 @@ def draw(seed: int, only: Sequence[str] = ()) -> Surrounded:
         forms = replace(forms, extreme=choose.randrange(len(nest.arrays)))
     acts = tuple("{}:{}:{}".format(k.name, *k.numbers(choose)) for k in kinds)
     static = not forms.plugged and choose.random() < 0.12
-    way = "attach" if choose.random() < 0.15 and not any(k.early for k in kinds) else "exec"
+    way = "exec" if any(k.early or k.last for k in kinds) else choose.choices(
+        ("exec", "attach", "undone", "killed"), (12, 2, 2, 1))[0]
     return Surrounded(seed, nest, forms, acts, static, way, choose.random() < 0.85)
 
 
