@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from memopt.cfg.cold_calls import calls_out, root_exits, without_cold_calls
 from memopt.cfg.flowgraph import discover
 from memopt.cfg.natural_loops import find_loops, with_headers
-from memopt.ir.graph import FlowGraph, Loop, LoopForest
+from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Rejected
 from memopt.ir.region import Sample
@@ -72,12 +72,13 @@ def lift_bytes(machine_code: bytes, registers: Mapping[str, int], memory: Mappin
 
 
 @contextmanager
-def stopped_at_nest(argv: list[str]) -> Iterator[tuple[Traced, Code, Loop]]:
-    """The program stopped at the header of the deepest nest of its own functions (the first one that runs)."""
+def stopped_at_nest(argv: list[str], among_calls: bool = False) -> Iterator[tuple[Traced, Code, Loop]]:
+    """The program stopped at the header of the deepest nest of its own functions (the first one that runs).
+    ``among_calls``: of the nests without calls that are in loops with calls."""
     number = 0
     while True:
         with Traced(argv) as process:
-            code, loop = _nests(process)[number]
+            code, loop = (_nests_among_calls if among_calls else _nests)(process)[number]
             if process.run_to(loop.header):
                 yield process, code, loop
                 return
@@ -86,17 +87,32 @@ def stopped_at_nest(argv: list[str]) -> Iterator[tuple[Traced, Code, Loop]]:
 
 def _nests(process: Traced) -> list[tuple[Code, Loop]]:
     """The deepest nest of each function, the deepest first."""
+    found = [(max(loop.depth for loop in code.forest.loops), code) for code in _functions(process)]
+    return [(code, deepest(code.forest)) for _, code in sorted(found, key=lambda f: -f[0])]
+
+
+def _nests_among_calls(process: Traced) -> list[tuple[Code, Loop]]:
+    found: list[tuple[int, Code, Loop]] = []
+    for code in _functions(process):
+        def calls(loop: Loop, code: Code = code) -> bool:
+            return any(i.kind is Kind.CALL for b in loop.blocks for i in code.graph.blocks[b].instructions)
+
+        for loop in code.forest.loops:
+            around = [x for x in code.forest.loops if loop.blocks < x.blocks]
+            if around and all(map(calls, around)) and not calls(loop):
+                found.append((max(x.depth for x in code.forest.loops if x.blocks <= loop.blocks) - loop.depth, code, loop))
+    return [(code, loop) for _, code, loop in sorted(found, key=lambda f: -f[0])]
+
+
+def _functions(process: Traced) -> Iterator[Code]:
+    """The program's own functions that have loops."""
     text = process.text()
-    found: list[tuple[int, Code]] = []
     for start, end in process.functions():
         if text.start <= start < text.end:
-            try:
+            with suppress(Rejected):
                 code = code_of(discover(process.read, start, (start, end)))
-            except Rejected:
-                continue
-            if code.forest.loops:
-                found.append((max(loop.depth for loop in code.forest.loops), code))
-    return [(code, deepest(code.forest)) for _, code in sorted(found, key=lambda f: -f[0])]
+                if code.forest.loops:
+                    yield code
 
 
 def lift_stopped(process: Traced, code: Code, loop: Loop) -> Lifted:

@@ -232,9 +232,13 @@ class Assumptions:
         for symbol, value in counted_down(trips, lambda symbol: self.step(Linear.symbol(symbol), steps)).items():
             known = replace(known, solved=known._solving(symbol, value))
         for linear, _ in self.equations:
-            linear = linear.substitute(known.solved)
+            linear = known._steady(linear.substitute(known.solved))
             known = known if linear.is_constant else known._with_equation(linear)
         return known
+
+    def _steady(self, linear: Linear) -> Linear:
+        """``linear``, plus as many R as make it the same at every entry. Where R is not known, ``linear``."""
+        return linear + Linear.symbol(TRIPS, self.step(linear, self.steps))
 
     def _equating(self, needs: Sequence[AssumeEqual]) -> Assumptions:
         """These assumptions, with an equation for each of ``needs``. If a stride differs between entries, each size
@@ -260,7 +264,9 @@ class Assumptions:
         Where R is known, the equation is one over R that has the same value at every entry. Raises Rejected(TRIP_COUNT)
         where R itself would have to be a number.
         """
-        linear = linear + Linear.symbol(TRIPS, self.step(linear, self.steps))
+        linear, advancing = self._steady(linear), linear
+        if linear.is_constant:
+            raise Rejected(Reason.TRIP_COUNT, f"{advancing} is another number at every entry")
         factor, samples, known = math.gcd(*(c for _, c in linear.terms)), self.samples(), self
         value = (linear.evaluate(samples) - linear.constant) // factor
         linear = Linear(tuple((s, c // factor) for s, c in linear.terms))
@@ -279,7 +285,7 @@ class Assumptions:
         unit = [s for s, c in linear.terms if abs(c) == 1 and s != TRIPS]
         if not unit:
             if TRIPS in linear.symbols:
-                raise Rejected(Reason.TRIP_COUNT, f"{linear} depends on the iterations that remain")
+                raise Rejected(Reason.TRIP_COUNT, f"{advancing} is another number at every entry")
             for symbol in sorted(linear.symbols):
                 known = known._with_equation(Linear.symbol(symbol))
             return known
@@ -293,7 +299,8 @@ class Assumptions:
         excluded = self.moving | (linear.symbols if len(linear.terms) == 1 else frozenset())
         for symbol in dict.fromkeys((*self.parameters, *sorted(linear.symbols), *self.registers, *self.cells)):
             itself = (Linear.symbol(symbol), Linear.symbol(parameter(symbol)))
-            if symbol not in {*excluded, TRIPS} and not is_parameter(symbol) and self.symbol(symbol) in itself:
+            moves = symbol == TRIPS or self.step(Linear.symbol(symbol), self.steps)
+            if symbol not in excluded and not (moves or is_parameter(symbol)) and self.symbol(symbol) in itself:
                 yield symbol
 
     def _with_parameter(self, symbol: str) -> Assumptions:

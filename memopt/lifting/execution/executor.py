@@ -51,7 +51,7 @@ from memopt.lifting.values.loop_tree import (
     StoreEvent,
     rewritten,
 )
-from memopt.lifting.values.requests import AssumeEqual, InlineLoop, RelateToTrips
+from memopt.lifting.values.requests import AssumeEqual, InlineLoop, NotAParameter, RelateToTrips
 from memopt.lifting.values.values import (
     Carried,
     Final,
@@ -215,6 +215,9 @@ class Executor:
         moving = [linear - value for linear, value in known.equations if remaining.step(linear)]
         even = all(remaining.evenly(distance, step) for distance, step in self.algebra.distances)
         if known.trips is None and (moving or not even) and not sample % remaining.divisor:
+            for symbol in known.parameters:
+                if remaining.step(Linear.symbol(symbol)):
+                    raise NotAParameter(symbol)
             # The equations that advance may have put another value in the place of the exit test's counter.
             numerator, missing = remaining.numerator, -remaining.divisor - remaining.step(remaining.numerator)
             for zero in moving:

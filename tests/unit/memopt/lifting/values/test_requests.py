@@ -6,6 +6,8 @@ import pytest
 
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
+from memopt.ir.region import Trips
+from memopt.ir.scop import TRIPS
 from memopt.lifting.execution.assumptions import GENERAL, Assumptions
 from memopt.lifting.values import requests
 from memopt.lifting.values.budget import Budget
@@ -21,6 +23,7 @@ from memopt.lifting.values.requests import (
     MaskOperands,
     NotAParameter,
     PromoteCell,
+    RelateToTrips,
     Request,
     SplitPaths,
     TreatAsData,
@@ -97,9 +100,24 @@ def test_what_is_asked_for_is_assumed(request_: Request, field: str, value: obje
     assert not getattr(first, field), "assumptions of an attempt do not change"
 
 
+def test_equations_that_advance_are_related_to_the_iterations_that_remain() -> None:
+    """rax rises by 8 where rcx rises by 2 up to rbx: rax - rdx == 40 becomes rax - rdx + 8 R == 40 + 8 * 5."""
+    rax, rbx, rcx, rdx, trips = (Linear.symbol(s) for s in ("rax", "rbx", "rcx", "rdx", TRIPS))
+    registers = {**REGISTERS, "rbx": 110, "rcx": 100}
+    first = Assumptions(registers, lambda address, bits: 7).granting(AssumeEqual(rax - rdx)).granting(
+        AssumeEqual(rbx))
+    after = first.granting(RelateToTrips(Trips(rbx - rcx, 2), {"rax": 8, "rcx": 2}))
+    assert after.samples()[TRIPS] == 5
+    assert after.equations == ((rax - rdx + trips * 8, 80), (rbx, 110))
+    assert after.symbol("rcx") == -trips * 2 + 110
+    assert after.granting(AssumeEqual(rax - rdx - rcx * 4)).equations == after.equations, "it follows"
+    with pytest.raises(Rejected, match="trip count"):
+        after.granting(AssumeEqual(rcx))
+
+
 def test_every_request_says_what_makes_it_sound() -> None:
     kinds = [k for k in vars(requests).values() if isinstance(k, type) and issubclass(k, Request) and k is not Request]
-    assert len(kinds) == 14
+    assert len(kinds) == 15
     assert all("Example:" in (k.__doc__ or "") and "Sound:" in (k.__doc__ or "") for k in kinds)
 
 
