@@ -1,5 +1,5 @@
-"""Triangles whose inner loops end where two moving pointers meet, inlined into a loop that calls a function: replaced as
-a whole, once, with the same output. And nests whose sizes no register tells: how often they are tried."""
+"""Triangles whose inner loops end where two moving pointers meet, inlined into a loop that calls a function: replaced
+as a whole, once, with the same output. And nests whose sizes no register tells: how often they are tried."""
 
 from __future__ import annotations
 

@@ -100,7 +100,8 @@ def _nests_among_calls(process: Traced) -> list[tuple[Code, Loop]]:
         for loop in code.forest.loops:
             around = [x for x in code.forest.loops if loop.blocks < x.blocks]
             if around and all(map(calls, around)) and not calls(loop):
-                found.append((max(x.depth for x in code.forest.loops if x.blocks <= loop.blocks) - loop.depth, code, loop))
+                inside = max(x.depth for x in code.forest.loops if x.blocks <= loop.blocks)
+                found.append((inside - loop.depth, code, loop))
     return [(code, loop) for _, code, loop in sorted(found, key=lambda f: -f[0])]
 
 

@@ -130,8 +130,7 @@ class Assumptions:
         return self.eager
 
     def samples(self) -> dict[str, int]:
-        """The captured value of each live-in symbol, of its low byte, and of it as a parameter; of R, if it is
-        known."""
+        """The captured value of each live-in symbol, of its low byte, and of it as a parameter; and R, if known."""
         values = dict(self.registers)
         values |= {low_byte(r): (v + 128) % 256 - 128 for r, v in self.registers.items()}
         values |= {parameter(s): v for s, v in values.items()}
@@ -146,8 +145,8 @@ class Assumptions:
         return self.solved.get(name, Linear.symbol(name))
 
     def step(self, linear: Linear, steps: Mapping[str, int]) -> int:
-        """The advance of ``linear``, over live-in symbols and R, where an iteration of the patched loop adds ``steps``
-        to locations."""
+        """The advance of ``linear``, over live-in symbols and R, in an iteration of the patched loop, which adds
+        ``steps`` to locations."""
         return sum(c * (-1 if s == TRIPS else steps.get(self._location(live_in(s)), 0)) for s, c in linear.terms)
 
     def _location(self, symbol: str) -> str:
@@ -184,8 +183,8 @@ class Assumptions:
         """The assumptions of the next attempt. Raises Rejected(DATA_DEPENDENT_ADDRESS) where a row table is asked for
         and there is none."""
         match request:
-            case AssumeEqual() | AssumeAll():
-                return self._equating(request.needs if isinstance(request, AssumeAll) else (request,))
+            case AssumeEqual() | AssumeAll() | RelateToTrips():
+                return self._granting_equations(request)
             case PromoteCell(address, width):
                 self.add_cell(address, width)
                 return self
@@ -207,8 +206,6 @@ class Assumptions:
                 return replace(self, ordered=True)
             case ExpressByTrips():
                 return replace(self, by_trips=True)
-            case RelateToTrips(trips, steps):
-                return self._relating(trips, steps)
             case NotAParameter(symbol):
                 return replace(self._without_requests(), moving=self.moving | {symbol})
             case TreatAsData(cell):
@@ -223,6 +220,15 @@ class Assumptions:
                             earlier=self.earlier, moving=self.moving, to_the_end=self.to_the_end,
                             written=self.written, hints=self.hints)
         return known.in_frame() if self.framed else known
+
+    def _granting_equations(self, request: AssumeEqual | AssumeAll | RelateToTrips) -> Assumptions:
+        match request:
+            case AssumeEqual():
+                return self._equating((request,))
+            case AssumeAll(needs):
+                return self._equating(needs)
+            case RelateToTrips(trips, steps):
+                return self._relating(trips, steps)
 
     def _relating(self, trips: Trips, steps: Mapping[str, int]) -> Assumptions:
         """These assumptions, with R in them: the counter of the exit test follows from it, and each equation becomes

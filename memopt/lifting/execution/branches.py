@@ -19,7 +19,7 @@ from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.lifting.execution.parameters import parametric
 from memopt.lifting.values.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
-from memopt.lifting.values.bounds import is_bit, sufficient
+from memopt.lifting.values.bounds import is_remainder, sufficient
 from memopt.lifting.values.requests import SplitPaths
 from memopt.lifting.values.values import Atom, Either, Formula, Not, Opaque, data, negate
 
@@ -65,6 +65,7 @@ class Branches:
         None if ``step`` does not divide a coefficient. A distance over live-in symbols only is then noted in
         ``algebra.distances``: the outermost loop requests equations that make it divisible.
         """
+        distance = self._evened(distance, step)
         uneven = [s for s, c in distance.terms if c % step]
         if uneven or (equality and distance.constant % step):
             if self.algebra.trial:
@@ -79,16 +80,27 @@ class Branches:
         self.algebra.require(turns, "an inner loop starts before its bound")
         return turns
 
-    def _split_remainders(self) -> None:
-        """Request both paths of a branch on a remainder modulo 2, if one was decided. Raises SplitPaths.
+    def _evened(self, distance: Linear, step: int) -> Linear:
+        """The same number, as a multiple of ``step`` if the path condition says that a remainder is zero.
 
-        A loop that is unrolled twice may do an odd iteration in front, under a branch on ``n & 1``. The step divides
-        the distance only if that branch is split.
+        Example: a loop that is unrolled four times has ``n & 3`` iterations in front. On the path without them, the way
+        n to the bound is ``n - n % 4``.
+        """
+        for zero in (-known for known in self.algebra.given if is_remainder(-known)):
+            for symbol, factor in zero.terms:
+                even = distance - zero * (distance.factor(symbol) // factor)
+                if not any(c % step for _, c in even.terms):
+                    return even
+        return distance
+
+    def _split_remainders(self) -> None:
+        """Request both paths of a branch on a remainder, if one was decided. Raises SplitPaths.
+
+        A loop that is unrolled four times may do ``n & 3`` iterations in front, under a branch on that number. The step
+        divides the distance only if that branch is split.
         """
         for obligation in reversed(self.algebra.obligations):
-            if obligation.branch is not None and is_bit(obligation.linear + 1):
-                raise SplitPaths(obligation.branch)
-            if obligation.branch is not None and is_bit(-obligation.linear):
+            if obligation.branch is not None and any(map(is_remainder, (obligation.linear + 1, -obligation.linear))):
                 raise SplitPaths(obligation.branch)
 
     def back_edges_at_sample(self, leaving: Formula, counter: str) -> float:

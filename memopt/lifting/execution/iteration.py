@@ -62,6 +62,7 @@ from memopt.lifting.execution.memory import MemoryModel
 from memopt.lifting.execution.merge import Path, merge_paths
 from memopt.lifting.execution.sqrt_exits import covered_by_root, invalid_root, roots_not_stored
 from memopt.lifting.values.algebra import LOOP_COUNTER, Algebra, fixable
+from memopt.lifting.values.bounds import contradictory
 from memopt.lifting.values.budget import Budget
 from memopt.lifting.values.canonical import canonical_formula
 from memopt.lifting.values.loop_tree import Raising, Read
@@ -379,10 +380,11 @@ class IterationExecutor:
         return _Fork(operation.address, places, loop.header if join == place.block else join)
 
     def _ways(self, address: int, condition: Formula) -> list[tuple[Conditions, bool]]:
-        """The paths of a split branch: conditions on the counters, and whether ``condition`` holds on the path."""
+        """The paths of a split branch that are possible here: conditions on counters; whether ``condition`` holds."""
         general = self.memory.assumptions.split[address] > 1
-        return [(conditions, taken) for taken in (True, False)
-                for conditions in self.branches.ways(condition if taken else negate(condition), general)]
+        found = [(c, taken) for taken in (True, False)
+                 for c in self.branches.ways(condition if taken else negate(condition), general)]
+        return [f for f in found if not contradictory((*self.algebra.given, *f[0]))] or found
 
     def _joins_of(self, address: int, loop: Loop) -> dict[int, int]:
         """``_joins`` for the branch at ``address``; empty if its paths are to stay separate up to the back edge."""

@@ -124,8 +124,8 @@ def sign_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sam
     are >= 0. Of several such expressions, it is one that is always >= 0, else the largest at ``sample``."""
     conditions = tuple(conditions)
     strongest = _strongest((*conditions, *map(necessary, conditions)))
-    if any((one + two).is_constant and (one + two).constant < 0 for one, two in combinations(strongest, 2)):
-        return Linear()  # the conditions contradict each other
+    if contradictory(strongest):
+        return Linear()
     bounds = [_least_where(start, ranges, strongest, sample, sign)
               for start in dict.fromkeys((linear, _exactly(linear), sufficient(linear)))]
     return max(bounds, key=lambda b: (b.is_constant and b.constant >= 0, b.evaluate(sample)))
@@ -138,6 +138,11 @@ def least_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sa
     Of those found it is the highest at ``sample``; with ``numbers``, a constant one is preferred.
     """
     return _least_where(linear, ranges, _strongest(conditions), sample, least, numbers)
+
+
+def contradictory(conditions: Iterable[Linear]) -> bool:
+    """Whether two of ``conditions`` are never >= 0 together, by their sum."""
+    return any((both := one + two).is_constant and both.constant < 0 for one, two in combinations(conditions, 2))
 
 
 def _without_free(linear: Linear, ranges: Ranges, bound: frozenset[str]) -> Linear:
@@ -247,3 +252,8 @@ def number_at_least(linear: Linear, limits: Limits = UNLIMITED) -> int | None:
 def is_bit(linear: Linear) -> bool:
     """Whether ``linear`` is the remainder of a division by two: zero or one."""
     return any(linear == q.numerator - Linear.symbol(q, 2) for q in linear.quotients if q.divisor == 2)
+
+
+def is_remainder(linear: Linear) -> bool:
+    """Whether ``linear`` is the remainder of a division by a number."""
+    return any(linear == q.numerator - Linear.symbol(q, q.divisor) for q in linear.quotients)

@@ -27,8 +27,8 @@ MOVES = {4: ("movss", "addss"), 8: ("movsd", "addsd"), 16: ("movups", "addps")}
 @dataclass(frozen=True)
 class Triangle:
     """``rounds`` rows of ``first``, ``first + growth``, ... elements of ``size`` bytes, each ``row`` bytes after the
-    one before. ``turn``: what the outer counter advances by; 0: the start of the row counts. ``unrolled``: elements that
-    one iteration of the inner loop takes."""
+    one before. ``turn``: what the outer counter advances by; 0: the start of the row counts. ``unrolled``: elements
+    that one iteration of the inner loop takes."""
 
     rounds: int
     first: int
@@ -48,8 +48,9 @@ class Triangle:
         start, end, step = ("rcx", "rdi", -1) if self.down else ("rdi", "rcx", 1)
         again = ("ja" if self.down else "jb") if self.ordered else "jne"
         outer = f"add r8, {self.turn}; cmp r8, r9" if self.turn else "cmp rdi, r9"
-        return (f"i: mov rax, {start}\nj: {body}\nadd rax, {step * self.size * self.unrolled}; cmp rax, {end}; {again} j\n"
-                f"add rdi, {self.row}; add rcx, {self.row + self.size * self.growth}; {outer}; jne i; xor eax, eax; ret")
+        inner = f"{body}\nadd rax, {step * self.size * self.unrolled}; cmp rax, {end}; {again} j"
+        following = f"add rdi, {self.row}; add rcx, {self.row + self.size * self.growth}; {outer}; jne i"
+        return f"i: mov rax, {start}\nj: {inner}\n{following}; xor eax, eax; ret"
 
     def registers(self, done: int = 0) -> dict[str, int]:
         """At the header, after ``done`` iterations."""
@@ -131,3 +132,27 @@ def test_a_size_that_differs_between_entries_is_a_parameter() -> None:
         values = {x.symbol: entry[x.symbol.removeprefix("n:")] for x in again.region.live_ins} | {TRIPS: 4}
         assert admits(again.region, values, lambda address, bits: 0), size
         assert list(addresses(again.region, values)) == triangle.written(2)
+
+
+UNROLLED = """
+i: mov rax, rdi; mov r10, rcx; sub r10, rdi; mov rdx, r10; shr rdx, 3; and edx, 3; je whole
+some: movsd xmm0, [rax]; addsd xmm0, xmm1; movsd [rax], xmm0; add rax, 8; dec rdx; jne some
+cmp r10, 32; jae four; jmp out
+whole: cmp r10, 32; jb out
+four: movsd xmm0, [rax]; addsd xmm0, xmm1; movsd [rax], xmm0
+movsd xmm0, [rax+8]; addsd xmm0, xmm1; movsd [rax+8], xmm0
+movsd xmm0, [rax+16]; addsd xmm0, xmm1; movsd [rax+16], xmm0
+movsd xmm0, [rax+24]; addsd xmm0, xmm1; movsd [rax+24], xmm0
+add rax, 32; cmp rax, rcx; jb four
+out: add rdi, 800; add rcx, 808; add r8, 1; cmp r8, r9; jne i; xor eax, eax; xor edx, edx; ret"""
+
+
+@pytest.mark.parametrize("first", some(range(3, 16), 4))
+def test_an_end_behind_the_remainder_of_an_unrolled_loop(first: int) -> None:
+    """The four at a time end at ``end`` from ``row + 8 * (n % 4)`` on; the path without a remainder is one of its own."""
+    triangle = Triangle(7, first, 1, 8, 800, 1, False, True, 1)
+    lifted = lift_assembly(UNROLLED, triangle.registers(2))
+    entry = {**lifted.entry, **triangle.registers(1)}
+    values = {x.symbol: entry[x.symbol] for x in lifted.region.live_ins if x.symbol in entry} | {TRIPS: 6}
+    assert admits(lifted.region, values, lambda address, bits: 0)
+    assert list(addresses(lifted.region, values)) == triangle.written(1)
