@@ -149,7 +149,7 @@ out: add rdi, 800; add rcx, 808; add r8, 1; cmp r8, r9; jne i; xor eax, eax; xor
 
 @pytest.mark.parametrize("first", some(range(3, 16), 4))
 def test_an_end_behind_the_remainder_of_an_unrolled_loop(first: int) -> None:
-    """The four at a time end at ``end`` from ``row + 8 * (n % 4)`` on; the path without a remainder is one of its own."""
+    """From ``row + 8 * (n % 4)`` on, four at a time up to ``end``; the path without a remainder is one of its own."""
     triangle = Triangle(7, first, 1, 8, 800, 1, False, True, 1)
     lifted = lift_assembly(UNROLLED, triangle.registers(2))
     entry = {**lifted.entry, **triangle.registers(1)}
