@@ -162,8 +162,7 @@ def _numbered(cursor: Cursor, expression: Expression, numbers: tuple[int, ...], 
 def _region(cursor: Cursor) -> Region:
     header = cursor.need("region").number("the address of the header")
     flags_dead, original = cursor.skip(", flags dead"), _count(cursor, "original iterations")
-    speculative, period = cursor.skip(", speculative accesses"), cursor.number() if cursor.skip(", period") else 1
-    often = cursor.skip(", returns often")
+    period, often = cursor.number() if cursor.skip(", period") else 1, cursor.skip(", returns often")
     cursor.end_line()
     displaced = cursor.lines("displaced [0-9a-f]", lambda c: c.need("displaced").match(_BYTES, "bytes"), most=1)
     free = cursor.lines("free ", lambda c: c.need("free").name("a register"), most=1)
@@ -185,8 +184,8 @@ def _region(cursor: Cursor) -> Region:
     return Region(header, bytes.fromhex("".join(displaced)), live_ins, regions.Trips(*trips), guards, rejoin,
                   footprints, _scop(cursor), flags_dead, free[0] if free else "", code,
                   1 if original is None else original, rollback[0] if rollback else None, memory_backed,
-                  register_carried, speculative, nan_free, cells[0] if cells else (),
-                  registers[0] if registers else (), period, often)
+                  register_carried, nan_free, cells[0] if cells else (), registers[0] if registers else (), period,
+                  often)
 
 
 def _count(cursor: Cursor, what: str, before: str = "") -> int | None:

@@ -289,9 +289,6 @@ class Region:
     rollback: tuple[int, ...] | None = None
     memory_backed: tuple[MemoryBacked, ...] = ()
     register_carried: tuple[RegisterCarried, ...] = ()
-    # The version executes both sides of branches: it loads cells that the original may not touch, and stores their old
-    # value back. That needs plain memory and a single thread.
-    speculative_accesses: bool = False
     # These may contain no NaN, so that the order of operands does not matter.
     nan_free: tuple[NanFree, ...] = ()
     # Cells on the stack that the loop writes and the version leaves as they were at entry. It is proved that nobody
@@ -305,12 +302,6 @@ class Region:
     # Others may wait for this loop: it reads a cell in each iteration that a version reads once, at entry (a stop
     # flag), or it stores how far it is. A version then goes through its guards again every few milliseconds.
     returns_often: bool = False
-
-    @property
-    def confined(self) -> bool:
-        """Whether the version touches cells of its footprints that the original may not touch. The footprints must then
-        lie in memory whose mappings were checked, and belong to one thread."""
-        return self.speculative_accesses
 
     @property
     def publishes(self) -> bool:
@@ -337,7 +328,6 @@ class Region:
         lines = [f"region {self.header:#x}"
                  + (", flags dead" if self.flags_dead else "")
                  + (f", {self.original_iterations} original iterations" if self.original_iterations != 1 else "")
-                 + (", speculative accesses" if self.speculative_accesses else "")
                  + (f", period {self.period}" if self.period != 1 else "")
                  + (", returns often" if self.returns_often else "")]
         lines += [f"  displaced {self.displaced.hex(' ')}"] if self.displaced else []
@@ -372,17 +362,6 @@ def admits(region: Region, values: Mapping[str, int], peek: Callable[[int, int],
         elif (number := guard.expression.evaluate(values)) < 0 or (guard.equal and number):
             return False
     return True
-
-
-def confined(region: Region, places: Mapping[Footprint, tuple[int, int]]) -> Region:
-    """``region`` with guards that every footprint lies in the bytes ``[low, high)`` that ``places`` has for it.
-
-    Needed where the version touches cells that the original may not touch: without the guards it might leave the memory
-    whose mappings were checked."""
-    guards = [Relation(bound, False, "the array lies in memory that was looked at")
-              for footprint, (low, high) in places.items()
-              for bound in (footprint.interval.low - low, -footprint.interval.high + high)]
-    return replace(region, guards=(*region.guards, *guards))
 
 
 def with_room(region: Region, sample: Sample, trips: int) -> Region:

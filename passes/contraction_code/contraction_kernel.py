@@ -73,7 +73,10 @@ class ContractionKernel:
             self._computed = [tree for tree in dict.fromkeys(trees) if tree not in self._invariants]
             for tree in self._computed:
                 self._invariants[tree] = self._emitter.slot(self._unit.bytes)
-            self._micro_kernel = micro_kernel.MicroKernel(self._contraction, self._invariants)
+            facts = self._contraction
+            size = facts.row_count * facts.column_count * facts.element.size
+            self._before = self._emitter.slot(size) if facts.changed else None
+            self._micro_kernel = micro_kernel.MicroKernel(facts, self._invariants, self._before)
             self._bases = {stream: self._base(stream.base) for stream in self._streams()}
             self._rows, self._columns, self._result = (self._emitter.slot() for _ in range(3))
 
@@ -195,7 +198,7 @@ class ContractionKernel:
         for place, register in kept:
             emitter.op("mov", place, register)
         copy = ragged.RaggedTile(self._scratch, facts.row_count, facts.column_count, facts.element.size,
-                                 facts.result.stride(tile.rows), facts.result.stride(tile.vector), facts.changed)
+                                 facts.result.stride(tile.rows), facts.result.stride(tile.vector), self._before)
         if direct:
             emitter.load(micro_kernel.ROW_STRIDE, copy.row_stride)
             self._unless_ragged(compute)

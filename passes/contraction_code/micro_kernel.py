@@ -2,8 +2,8 @@
 
 ``row_count`` x ``vector_count`` accumulators stay in vector registers for the whole block of the reduction (k). An
 iteration reads packed panels and the frame, nothing else. Results are loaded once before the loop and stored once after
-it; of a statement that stores a smaller or a greater number (``Contraction.changed``), those that have changed.
-Invariant: each accumulator gets exactly the statement's operations, in the statement's operand order, with k ascending.
+it; of a statement like ``if (x < c[i][j]) c[i][j] = x`` those are stored that have changed. Invariant: each accumulator
+gets exactly the statement's operations, in the statement's operand order, with k ascending.
 """
 
 from __future__ import annotations
@@ -80,19 +80,21 @@ class RegisterMap:
 
 
 class MicroKernel:
-    """Generates code for one full register tile. The module's constants name the registers that it expects.
+    """Generates code for one full register tile. The module's constants name the registers that it expects. ``before``:
+    where the results are kept as they were, row after row, if only changed ones are stored (``Contraction.changed``).
 
     Raises ``Rejected(NO_SCHEDULE)`` for more operands than there are panel pointers, ``OutOfRegisters`` for a tile that
     does not fit the register file.
     """
 
-    def __init__(self, contraction: Contraction, invariants: Invariants) -> None:
+    def __init__(self, contraction: Contraction, invariants: Invariants, before: Mem | None = None) -> None:
         if len(contraction.operands) > len(PANELS):
             raise Rejected(Reason.NO_SCHEDULE, f"the statement has {len(contraction.operands)} operands")
         self._contraction = contraction
         self._unit = VectorUnit(contraction.isa, contraction.element)
         self._shape = shape(contraction)
         self._invariants = invariants
+        self._before = before
         self._operands = dict(contraction.operands)
         self._pointers = {index: PANELS[n] for n, (index, _) in enumerate(contraction.operands)}
 
@@ -143,7 +145,7 @@ class MicroKernel:
 
     def _results(self, emitter: Emitter, registers: RegisterMap, *, store: bool) -> None:
         """Loads or stores all accumulators, row by row."""
-        if store and self._contraction.changed:
+        if store and self._before is not None:
             self._changed_results(emitter, registers)
             return
         move = self._unit.mnemonic("movu")
@@ -154,6 +156,8 @@ class MicroKernel:
             for position, register in enumerate(row):
                 memory = self._unit.at("rax", position * self._unit.bytes)
                 emitter.op(move, *((memory, register) if store else (register, memory)))
+                if self._before is not None:
+                    emitter.op(move, self._kept(number, position), register)
 
     def _changed_results(self, emitter: Emitter, registers: RegisterMap) -> None:
         """Stores each accumulator that is not what memory holds: the others have not been stored to by the original."""
@@ -172,7 +176,14 @@ class MicroKernel:
                 emitter.op("add", "rax", ROW_STRIDE)
             for position, register in enumerate(row):
                 memory = self._unit.at("rax", position * self._unit.bytes)
-                conditional.store_changed(code, memory, register, element.size, element, constant)
+                conditional.store_changed(code, memory, register, self._kept(number, position), element.size, element,
+                                          constant)
+
+    def _kept(self, row: int, position: int) -> Mem:
+        """Where a vector of results is kept as it was before the loop."""
+        assert self._before is not None and self._before.base is not None
+        number = row * self._contraction.plan.tile.vector_count + position
+        return self._unit.at(self._before.base, self._before.displacement + number * self._unit.bytes)
 
     def _prefetch(self, emitter: Emitter, next_tile: int) -> None:
         """A tile starts by loading its results. Prefetch those of the next tile a whole block of the reduction

@@ -30,7 +30,8 @@ class RaggedTile:
     element: int  # bytes of an element
     row_stride: int  # bytes between rows of the original results
     column_stride: int  # bytes between columns of the original results
-    changed: bool = False  # only results that have changed are copied back
+    # A full tile with the results as they were: only those that have changed are copied back. None: all are.
+    before: Mem | None = None
 
     @property
     def row_bytes(self) -> int:
@@ -65,19 +66,24 @@ class RaggedTile:
         emitter.jump(row, "b")
 
     def copy_out(self, emitter: Emitter) -> None:
-        """Copies the rows and columns that exist back to rdi; clobbers rax, rcx, rdx, rdi and r8 - r10."""
+        """Copies the rows and columns that exist back to rdi; clobbers rax, rcx, rdx, rdi and r8 - r12."""
         row, column = map(emitter.fresh, ("out_row", "out_column"))
         emitter.load("r8", self.scratch)
+        if self.before is not None:
+            emitter.op("lea", "r12", self.before)
         emitter.place(row)
         emitter.op("mov", "r9", "r8")
+        if self.before is not None:
+            emitter.op("mov", "r11", "r12")
         emitter.op("mov", "r10", RESULT)
         emitter.op("mov", "rcx", COLUMNS)
         emitter.place(column)
         same = emitter.fresh("same_result")
-        if self.changed:
+        if self.before is not None:
             value = register_of(self.element, "rax").name
             emitter.op("mov", value, Mem("r9", size=self.element))
-            emitter.op("cmp", value, Mem("r10", size=self.element))
+            emitter.op("cmp", value, Mem("r11", size=self.element))
+            emitter.op("lea", "r11", Mem("r11", displacement=self.element))
             emitter.jump(same, "e")
         self._copy(emitter, "r10", "r9")
         emitter.place(same)
@@ -86,6 +92,8 @@ class RaggedTile:
         emitter.op("sub", "rcx", 1)
         emitter.jump(column, "ne")
         emitter.op("add", "r8", self.row_bytes)
+        if self.before is not None:
+            emitter.op("add", "r12", self.row_bytes)
         emitter.add(RESULT, self.row_stride, "rax")
         emitter.op("sub", ROWS, 1)
         emitter.jump(row, "ne")

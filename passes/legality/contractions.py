@@ -143,8 +143,8 @@ def _storage(scop: Scop, statement: Statement, plan: Plan) -> Iterator[str]:
 
 
 def _monotone(statement: Statement) -> bool:
-    """Whether the conditional statement is ``if (x < W) W = x`` or ``if (W < x) W = x``: a result has changed exactly
-    if it was stored."""
+    """Whether a conditional statement is ``if (x < W) W = x`` or ``if (W < x) W = x``: a result has changed exactly if
+    it was stored."""
     match statement.condition:
         case Apply("flt", (first, second)):
             return any(isinstance(old, Read) and statement.reads[old.index] == statement.write

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from memopt.ir.reasons import Rejected
+from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Apply, ElementType, Expression, Index, Read, Statement, evaluated, plain_reads
 from memopt.x86.instructions import Mem
 from passes.loop_code.leaf_shape import VECTOR, AccessAlong, LeafShape
@@ -148,6 +148,7 @@ class TileBody:
         self._offsets: dict[tuple[int, ElementType], str] = {}
         self._accumulators: dict[tuple[int, int], str] = {}
         self._carried: dict[tuple[int, int], str] = {}
+        self._before: dict[tuple[int, int], Mem] = {}  # promoted results as they were before the first step
 
     @property
     def registers_left(self) -> int:
@@ -175,7 +176,11 @@ class TileBody:
                 self._accumulators[point.row, point.vector] = register
                 if not self.kind.changing:
                     self._load(register, self._shape.write, point)
+                if self._shape.changed:
+                    self._before[point.row, point.vector] = self._kept_in_frame(register)
         if self.kind.changing:
+            if self._shape.changed:
+                raise Rejected(Reason.NO_PLAN, "a result that is stored conditionally has the same steps in all lanes")
             self._emitter.op("kxorw", _SEEN, _SEEN, _SEEN)
         if self._values.carries:
             self._load_carried()
@@ -394,11 +399,19 @@ class TileBody:
         stride = self._stride(stream)
         if self._shape.changed:
             conditional.store_changed(
-                self._lowering.code, self._memory(stream, point, stream.element.size), register, stride, stream.element,
-                self._lowering.constants(self._constant), self._offsets.get((stride, stream.element)))
+                self._lowering.code, self._memory(stream, point, stream.element.size), register,
+                self._before[point.row, point.vector], stride, stream.element, self._lowering.constants(self._constant),
+                self._offsets.get((stride, stream.element)))
             return
         strided.store(self._lowering.code, self._memory(stream, point, stream.element.size), register, stride,
                       stream.element, self._offsets.get((stride, stream.element)))
+
+    def _kept_in_frame(self, register: str) -> Mem:
+        """A frame slot with the vector in ``register``."""
+        element = self._shape.write.element
+        slot = self._emitter.slot(64 if self.kind.masked else self.kind.unit.register_bytes(element))
+        self._lowering.code.spill(replace(slot, size=self.kind.unit.register_bytes(element)), register, element)
+        return replace(slot, size=self.kind.unit.width(element))
 
     def _constant(self, node: Expression) -> Mem:
         """Where a constant lies that a comparison needs."""

@@ -202,7 +202,7 @@ def _turns(shape: LeafShape) -> tuple[int, int]:
     """
     leaf = shape.leaf
     bounds = [b for b in shape.bounds if b.sequential]
-    always = shape.statement.condition is None
+    always = shape.statement.condition is None and not shape.changed
     if not (leaf.promote and always and bounds) or any(b.row or b.vector for b in bounds):
         return 0, 0
     steps = axis_range(SEQUENTIAL, shape.bounds, {}, common=True)

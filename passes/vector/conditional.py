@@ -63,12 +63,13 @@ def store(code: VectorCode, truth: Truth, memory: Mem, source: str, stride: int,
         _store_lanes(code, truth, memory, source, stride, element)
 
 
-def store_changed(code: VectorCode, memory: Mem, source: str, stride: int, element: ElementType, constants: Constants,
-                  offsets: str | None = None) -> None:
-    """The elements at ``memory``, ``memory + stride``, ... = ``source`` where their bits differ. All lanes are read."""
+def store_changed(code: VectorCode, memory: Mem, source: str, before: Mem, stride: int, element: ElementType,
+                  constants: Constants, offsets: str | None = None) -> None:
+    """The elements at ``memory``, ``memory + stride``, ... = ``source`` where their bits are not those at ``before``,
+    lane after lane. ``memory`` is not read: by now another thread may have stored to a cell that is passed over."""
     kind = integer(element.size)
     register = code.pool.take()
-    strided.load(code, register, memory, stride, element, offsets)
+    code.load(register, before, element)
     same = comparisons.compare(code, "eq", kind, VectorValue(register, ours=True), VectorValue(source), constants)
     store(code, same.opposite, memory, source, stride, element, constants, offsets)
 

@@ -26,7 +26,6 @@ from dataclasses import replace
 
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Footprint, Interval, Region, Relation
-from memopt.ir.scop import Apply, Expression, Read, Statement
 from memopt.x86.frame import FrameLayout, align
 from memopt.x86.instructions import Bytes, Code, Label, Mem, code, instruction, jump
 from passes.vector.emitter import Emitter
@@ -133,19 +132,8 @@ def _cells(region: Region, footprint: Footprint) -> Cells:
 
 def _certain(region: Region, footprint: Footprint) -> Cells:
     """The cells that the nest writes whatever the data is."""
-    certain = tuple(s for s in region.scop.statements if not (region.speculative_accesses and _may_keep(s)))
+    certain = tuple(s for s in region.scop.statements if s.condition is None)
     return _cells(replace(region, scop=replace(region.scop, statements=certain)), footprint)
-
-
-def _may_keep(statement: Statement) -> bool:
-    """Whether the statement may be a store on a condition on data, which keeps what the cell holds elsewhere."""
-    def keeps(node: Expression) -> bool:
-        if not isinstance(node, Apply):
-            return False
-        kept = (o for o in node.operands if isinstance(o, Read)) if node.operator == "select" else ()
-        return any(statement.reads[o.index] == statement.write for o in kept) or any(map(keeps, node.operands))
-
-    return keeps(statement.expression)
 
 
 def _move(region: Region, layout: FrameLayout, copies: int, *, back: bool) -> Emitter:

@@ -19,7 +19,7 @@ from memopt.lifting.demotion.scalar_expansion import is_private
 from memopt.lifting.values.bits import base_and_offset, extract
 from memopt.lifting.values.canonical import made
 from memopt.lifting.values.loop_tree import Item, StoreEvent, stores_of
-from memopt.lifting.values.values import Node, Value
+from memopt.lifting.values.values import Atom, Node, Truth, Value
 
 _Question = tuple[tuple[Linear, ...], Linear, int, Linear, int]
 
@@ -150,6 +150,13 @@ class AvailableValues:
                 if place not in mine:
                     mine[replace(place, given=place.given + conditions)] = None
 
+    def assume(self, known: Linear) -> None:
+        """Drop conditions that hold because ``known`` >= 0."""
+        for base, places in self.places.items():
+            if any(_holds(p.condition, known) for p in places):
+                dropped = (replace(p, condition=None) if _holds(p.condition, known) else p for p in places)
+                self.places[base] = dict.fromkeys(dropped)
+
     def kill_all(self, items: Iterable[Item]) -> None:
         """Remove what any store in ``items`` may overwrite, whether or not it runs."""
         for store in stores_of(items):
@@ -163,6 +170,13 @@ def _chosen(truth: Value, value: Value, other: Value) -> list[Value]:
         case Node("and", (outer, inner), 1):
             found += [made("select", (outer, chosen, other), value.width) for chosen in _chosen(inner, value, other)]
     return found
+
+
+def _holds(condition: Value | None, known: Linear) -> bool:
+    match condition:
+        case Truth(Atom(linear, False), _):
+            return implied((linear,), (known,))
+    return False
 
 
 def implied(wanted: tuple[Linear, ...], given: tuple[Linear, ...]) -> bool:

@@ -319,6 +319,7 @@ class _Recovery:
         owned = scope.owned | {h.cell for h in homes if h.store}
         inner = replace(scope, counters=(*scope.counters, loop.counter), owned=owned)
         inside = available.copy()
+        inside.assume(loop.trips - 1)
         added = self._end_of_body(loop, homes, scope)
         body = (*loop.items, *added)
         inside.kill_all(body)

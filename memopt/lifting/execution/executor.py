@@ -91,7 +91,6 @@ class OuterLoop:
     # empty, the version must roll back when a square root is invalid (memopt.lifting.execution.sqrt_exits).
     zeros: dict[str, int] = field(default_factory=dict)
     fixed: Fixed = field(default_factory=dict)  # lanes that decided a branch, with their numbers
-    speculative_accesses: bool = False  # as in memopt.ir.region.Region
     row_loads: tuple[RowLoads, ...] = ()  # a guard looks at the words that these load
     rows: frozenset[Linear] = frozenset()  # loaded pointers to rows that are the same throughout
     unordered: bool = False  # the exits behind ``zeros`` are taken for a NaN, too
@@ -186,8 +185,7 @@ class Executor:
         return OuterLoop(node, steps, opaque, trips.numerator, trips.divisor, exit_state,
                          tuple(self.algebra.obligations), width_of(leaving), dict(self.algebra.ranges),
                          frozenset(self.memory.slots), leaves_first, self._zero_extended(entry, steps),
-                         dict(self.walker.zeros), dict(self.walker.fixed), bool(self.walker.choices),
-                         loads, frozenset(self.memory.rows),
+                         dict(self.walker.zeros), dict(self.walker.fixed), loads, frozenset(self.memory.rows),
                          bool(self.walker.unordered), tuple(r for r in walk.reads if not (r.late and walk.roots)), end)
 
     def _zero_extended(self, entry: State, steps: dict[str, int]) -> frozenset[str]:

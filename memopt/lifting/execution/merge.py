@@ -57,7 +57,7 @@ def merge_paths(ways: list[Path], algebra: Algebra, memory: MemoryModel, general
     if entered is not None:
         runs, idle, loop = entered
         known = {p: _after_loop(p, runs, idle, loop, algebra, memory.assumptions) for p in runs.state}
-        return [*rows_of(ways), *_but_rows(idle), *_but_rows(runs)], {
+        return [*rows_of(ways), *_loads_where(idle, runs), *_loads_where(runs, idle)], {
             p: _merged_value((runs, idle), p, algebra) if v is None else v for p, v in known.items()}
     guarded = [Guarded(w.conditions, tuple(rest)) for w in ways if (rest := _but_rows(w))]
     return ([*rows_of(ways), *guarded],
@@ -72,6 +72,20 @@ def rows_of(ways: Sequence[Path]) -> Iterator[RowLoad]:
 
 def _but_rows(way: Path) -> list[Item]:
     return [i for i in way.items if not isinstance(i, RowLoad)]
+
+
+def _loads_where(way: Path, other: Path) -> Iterator[Item]:
+    """The items of ``way`` but row loads; each load of a cell that ``other`` does not load is under the conditions of
+    ``way``."""
+    cells = {(i.pointer, i.width) for i in other.items if isinstance(i, LoadEvent) and i.condition is None}
+    truth: Formula = True
+    for condition in way.conditions:
+        truth = both(truth, Atom(condition, False))
+    for item in _but_rows(way):
+        if isinstance(item, LoadEvent) and (item.pointer, item.width) not in cells:
+            here = Truth(truth)
+            item = replace(item, condition=here if item.condition is None else Node("and", (here, item.condition), 1))
+        yield item
 
 
 def _merged_value(ways: Sequence[Path], location: str, algebra: Algebra) -> Value:

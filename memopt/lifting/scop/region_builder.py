@@ -108,7 +108,7 @@ def region(recovered: Recovered, statements: StatementLoop, evidence: Evidence, 
     made = Region(outer.node.address, displaced, entered, trips, tuple(dict.fromkeys(evidence.guards)), rejoin,
                   footprints, scop, original_iterations=left, rollback=() if outer.zeros else None,
                   memory_backed=recovered.memory_backed, register_carried=passed,
-                  speculative_accesses=outer.speculative_accesses, nan_free=nan_free,
+                  nan_free=nan_free,
                   dead_stack_cells=tuple(_dead_stack_cells(outer.opaque - restored)),
                   dead_registers=tuple(sorted(dead.intersection(GENERAL) & outer.opaque)))
     return with_room(made, sample, sample[TRIPS])

@@ -30,7 +30,7 @@ from memopt.session.replacing.reservation import give_back
 from memopt.session.replacing.versions import free_lock, line, lock_held, put_back, set_aside
 from runtime.target.eligibility import check_handlers
 from runtime.target.memory import Memory
-from runtime.target.proc import running_seconds, thread_count
+from runtime.target.proc import running_seconds
 
 if TYPE_CHECKING:
     from memopt.session.measuring.ab_measurement import Comparison
@@ -77,8 +77,7 @@ class InService:
         """Start to take out a version that is not faster in service; False if there is none."""
         unfit = self._unfit()
         for version in self.versions():
-            verdict = unfit or version.service.judge(version.cache.read_statistics(), self._inside(version),
-                                                     thread_count(self.process.pid))
+            verdict = unfit or version.service.judge(version.cache.read_statistics(), self._inside(version))
             if verdict is not None:
                 self._start(functools.partial(self.take_out, version, verdict))
                 return True

@@ -49,7 +49,6 @@ class Service:
     speedup: float | None = None  # in the trial
     again: bool = False  # a version for more values might be made, where the original iterates more often than this one
     period: int = 1  # as in memopt.ir.region.Region
-    alone: bool = False  # it accesses memory that the original may not access: the program must have one thread
     turns: int = 0  # A/B measurements so far (memopt.session.measuring.ab_measurement)
     gain: float | None = None  # the program's speed with it over that without it, in these measurements
     stuck: bool = False  # it could not be taken out, and is not judged any more
@@ -63,14 +62,12 @@ class Service:
     _rest: tuple[int, float] = (-1, 0.0)  # runs when the lock was looked at, or when they last changed, and the time
     _patience: float = STILL_SECONDS
 
-    def judge(self, counted: Statistics, inside: float, threads: int = 1) -> Verdict | None:
+    def judge(self, counted: Statistics, inside: float) -> Verdict | None:
         """The verdict on the time since the last one; None: the version stays, or it is too early to tell.
 
         ``inside``: processor seconds in the version's code so far, by samples; guards, and saving and restoring
         registers, are in it. An entry whose guard fails counts as one iteration of the original.
         """
-        if self.alone and threads > 1:
-            return Verdict(Reason.THREADS, "they cannot be kept apart in this loop")
         entries, runs, iterations = (getattr(counted, f.name) - getattr(self._judged, f.name)
                                      for f in fields(Statistics))
         if counted.runs == 0 and entries >= ENOUGH_ENTRIES:

@@ -23,7 +23,7 @@ from memopt.session.replacing.versions import line
 
 if TYPE_CHECKING:
     from memopt.ir.graph import Loop
-    from memopt.ir.region import Footprint, Region
+    from memopt.ir.region import Region
     from memopt.lifting.lift import Lifted
     from memopt.session.replacing.site import LoopCode, Site
     from runtime.trial.shadow import Shadow
@@ -37,14 +37,13 @@ OF_THE_ENTRY = frozenset({Reason.TRIP_COUNT, Reason.DATA_DEPENDENT_BRANCH, Reaso
                           Reason.CARRIED_VALUE, Reason.NON_AFFINE, Reason.UNPROVED, Reason.OVERLAP, Reason.TOO_SHORT,
                           Reason.PROTECTED_MAPPING})  # refusals that may not occur at another entry
 
-_Lifted = tuple["Lifted", "dict[Footprint, tuple[int, int]]"]  # with the mappings that the footprints lie in
 _T = TypeVar("_T")
 
 
 def capture(process: Process, code: LoopCode, history: History, *, to_the_end: bool = False) -> tuple[Lifted, int]:
     """The region, without the displaced bytes, and the trip count to plan for. ``to_the_end``: last iterations are
     lifted too (memopt.lifting.lift.Code). Raises Rejected where the loop is not reached or not understood."""
-    from memopt.ir.region import confined, with_room
+    from memopt.ir.region import with_room
     from memopt.session.replacing.one_thread_guards import one_thread
     from memopt.session.replacing.others import returning
     from runtime.trial.trial import live_values
@@ -58,17 +57,17 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
             began = time.thread_time()
             lift = functools.partial(lift_here, process, code, history, shadow, to_the_end)
             try:
-                lifted, places = lift()
+                lifted = lift()
             except Rejected as first:
                 if time.thread_time() - began > ONCE_SECONDS:
                     raise
-                lifted, places = lift_at_next_arrival(process, header, shadow, first, lift)
+                lifted = lift_at_next_arrival(process, header, shadow, first, lift)
             if history.entries(header):
                 _check_recurring(lifted.region, code.exits, shadow, history)
             trips, maps = trip_count(lifted.region, code.exits, shadow), shadow.maps()
-        region = returning(lifted.region, code.site, live_values(lifted.region, shadow), maps)
-        if region.publishes or region.confined:
-            region = one_thread(confined(region, places) if region.confined else region, process.pid, maps)
+            region = returning(lifted.region, code.site, live_values(lifted.region, shadow), maps)
+        if region.publishes:
+            region = one_thread(region, process.pid, maps)
         lifted = replace(lifted, region=region)
         entries = (lifted.entry, *history.entries(header))
         lifted = replace(lifted, region=with_room(lifted.region, lifted.entry, trips))
@@ -84,7 +83,7 @@ def _check_recurring(region: Region, exits: frozenset[int], shadow: Shadow, hist
         raise
 
 
-def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow, to_the_end: bool) -> _Lifted:
+def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow, to_the_end: bool) -> Lifted:
     """The region as ``shadow`` stands at the header. Raises Rejected: the loop is not understood, its memory is shared
     or not the process's, or the entry is one that an earlier version takes (NOT_REACHED)."""
     from memopt.cfg.dead_registers import dead_registers, flags_dead
@@ -112,16 +111,17 @@ def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow
                                                 code=lifted_code(site, loop, lifted.region)))
     if not dead and not spare:
         raise Rejected(Reason.THREADS, "neither flags nor a register are free at the header, to keep entries apart")
-    if (lifted.region.confined or lifted.region.publishes) and other_threads(process.pid):
+    if lifted.region.publishes and other_threads(process.pid):
         raise Rejected(Reason.THREADS, "they could see the order of this loop's stores")
     process.print_after("lift", lifted.region)
     values = live_values(lifted.region, shadow)
     maps = shadow.maps()
-    places = {f: check_private(maps, f.interval.low.evaluate(values), f.interval.high.evaluate(values),
-                               written=f.written) for f in lifted.region.footprints}
+    for footprint in lifted.region.footprints:
+        check_private(maps, footprint.interval.low.evaluate(values), footprint.interval.high.evaluate(values),
+                      written=footprint.written)
     for words in (g for g in lifted.region.guards if isinstance(g, Progression)):
         check_private(maps, words.within.low.evaluate(values), words.within.high.evaluate(values), written=False)
-    return lifted, places
+    return lifted
 
 
 def free_register(region: Region, dead: frozenset[str]) -> str:

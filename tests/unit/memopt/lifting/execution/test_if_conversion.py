@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Footprint, Interval, Region, Relation, confined
+from memopt.ir.region import Region
+from memopt.ir.scop import plain_reads
 from memopt.lifting.lift import Lifted
 from tests.support.lifting import lift_assembly
 
@@ -27,25 +27,27 @@ def statements(body: str) -> list[str]:
     return [str(s).partition(": ")[2] for s in lift(body).region.scop.statements]
 
 
-@pytest.mark.parametrize(("jump", "chosen"), [
-    ("jbe", "max(A1[i], A0[i])"),  # stored when b > a
-    ("jae", "select(fle.i64(A0[i], A1[i]), A0[i], A1[i])"),  # when b < a or unordered
-    ("ja", "min(A0[i], A1[i])"),  # when b <= a or unordered
-    ("jb", "select(fle.i64(A0[i], A1[i]), A1[i], A0[i])"),
-    ("jp", "select(funord.i64(A1[i], A0[i]), A0[i], A1[i])"),
+@pytest.mark.parametrize(("jump", "condition"), [
+    ("jbe", "flt.i64(A0[i], A1[i])"),  # stored when b > a
+    ("jae", "not.i64(fle.i64(A0[i], A1[i]))"),  # when b < a or unordered
+    ("ja", "not.i64(flt.i64(A0[i], A1[i]))"),  # when b <= a or unordered
+    ("jb", "fle.i64(A0[i], A1[i])"),
+    ("jp", "not.i64(funord.i64(A1[i], A0[i]))"),
 ])
-def test_a_conditional_store_keeps_what_the_cell_holds(jump: str, chosen: str) -> None:
+def test_a_store_that_is_passed_over_stays_one(jump: str, condition: str) -> None:
     compare = "ucomisd" if jump == "jp" else "comisd"
-    assert statements(f"{LOADS}; {compare} xmm1, xmm0; {jump} next; movsd [rdi+rbx*8], xmm1") == [f"A0[i] = {chosen}"]
+    assert statements(f"{LOADS}; {compare} xmm1, xmm0; {jump} next; movsd [rdi+rbx*8], xmm1") == [
+        f"A0[i] = when({condition}, A1[i])"]
 
 
-@pytest.mark.parametrize(("jump", "chosen"), [
-    ("jge", "smin"), ("jg", "smin"), ("jle", "smax"), ("jl", "smax"),
-    ("jae", "umin"), ("ja", "umin"), ("jbe", "umax"), ("jb", "umax"),
+@pytest.mark.parametrize(("jump", "condition"), [
+    ("jge", "slt.i64(A1[i], A0[i])"), ("jg", "sle.i64(A1[i], A0[i])"), ("jle", "slt.i64(A0[i], A1[i])"),
+    ("jl", "sle.i64(A0[i], A1[i])"), ("jae", "ult.i64(A1[i], A0[i])"), ("ja", "ule.i64(A1[i], A0[i])"),
+    ("jbe", "ult.i64(A0[i], A1[i])"), ("jb", "ule.i64(A0[i], A1[i])"),
 ])
-def test_integers_compare_with_and_without_sign(jump: str, chosen: str) -> None:
+def test_integers_compare_with_and_without_sign(jump: str, condition: str) -> None:
     found, = statements(f"{INTEGERS}; cmp rdx, rax; {jump} next; mov [rdi+rbx*8], rdx")
-    assert found in (f"A0[i] = {chosen}.i64(A1[i], A0[i])", f"A0[i] = {chosen}.i64(A0[i], A1[i])")
+    assert found.startswith(f"A0[i] = when.i64({condition}, A1[i])")
 
 
 def test_both_ways_store_to_one_cell() -> None:
@@ -55,8 +57,8 @@ def test_both_ways_store_to_one_cell() -> None:
 
 def test_the_ways_store_to_different_cells() -> None:
     body = f"{INTEGERS}; cmp rdx, 7; je other; mov [r9+rbx*8], rdx; jmp next; other: mov [rsi+rbx*8+8], rax"
-    assert statements(body) == ["A0[i + 1] = select.i64(eq.i64(A0[i], 0x7), A1[i], A0[i + 1])",
-                                "A2[i] = select.i64(eq.i64(A0[i], 0x7), A2[i], A0[i])"]
+    assert statements(body) == ["A0[i + 1] = when.i64(eq.i64(A0[i], 0x7), A1[i])",
+                                "A2[i] = when.i64(not.i64(eq.i64(A0[i], 0x7)), A0[i])"]
 
 
 def test_what_a_way_overwrites_decides_no_more() -> None:
@@ -64,14 +66,57 @@ def test_what_a_way_overwrites_decides_no_more() -> None:
     body = f"{INTEGERS}; cmp rdx, rax; jle other; mov [r9+rbx*8], rax; jmp next; other: mov [rdi+rbx*8], rdx"
     first, second, third = statements(body)
     assert first == "P0[i] = A0[i]"
-    assert second == "A0[i] = smin.i64(A1[i], A0[i])"
-    assert third == "A2[i] = select.i64(sle.i64(A1[i], P0[i]), A2[i], P0[i])"
+    assert second == "A0[i] = when.i64(sle.i64(A1[i], A0[i]), A1[i])"
+    assert third == "A2[i] = when.i64(slt.i64(P0[i], A1[i]), P0[i]), reads A1[i], P0[i]"
 
 
 def test_choices_inside_choices() -> None:
     body = f"{INTEGERS}; cmp rdx, rax; jle next; cmp rax, 5; jne next; mov [rdi+rbx*8], rdx"
     assert statements(body) == [
-        "A0[i] = select.i64(sle.i64(A1[i], A0[i]), A0[i], select.i64(eq.i64(A0[i], 0x5), A1[i], A0[i]))"]
+        "A0[i] = when.i64(and.i64(slt.i64(A0[i], A1[i]), eq.i64(A0[i], 0x5)), A1[i]), reads A1[i], A0[i]"]
+
+
+LOADED = "mov rax, [rdi+rbx*8]; cmp rax, 7; je other; mov rdx, [rsi+rbx*8]; jmp n; other: {}; n: mov [rdi+rbx*8], rdx"
+IS_7 = "eq.i64(A0[i], 0x7)"
+
+
+def test_each_way_loads_its_own_cell() -> None:
+    assert statements(LOADED.format("mov rdx, [r9+rbx*8]")) == [
+        f"A0[i] = select.i64({IS_7}, when.i64({IS_7}, A1[i]), when.i64(not.i64({IS_7}), A2[i]))"]
+
+
+def test_a_cell_that_both_ways_load_is_loaded_in_any_case() -> None:
+    assert statements(LOADED.format("mov rdx, [rsi+rbx*8]; inc rdx")) == [
+        f"A0[i] = select.i64({IS_7}, add.i64(A1[i], 0x1), A1[i])"]
+
+
+@pytest.mark.parametrize("again", ["mov rdx, [rdi+rbx*8]; mov [rsi+rbx*8], rdx", "mov rdx, [r9+rbx*8]"])
+def test_a_cell_that_each_iteration_loads_is_loaded_in_any_case(again: str) -> None:
+    """In front of the branch, or behind it."""
+    after = "next: mov rcx, [r9+rbx*8]; mov [rdi+rbx*8+800], rcx; mov [rsi+rbx*8+800], rdx"
+    after = after if "r9" in again else "next:"
+    found = lift_assembly(f"xor ebx, ebx\ni: mov rax, [rdi+rbx*8]; cmp rax, 7; je next; {again}\n{after}\n"
+                          "inc rbx; cmp rbx, r8; jne i\nret", REGISTERS).region.scop.statements
+    assert not any(len(plain_reads(s.expression)) < len(s.reads) for s in found)
+
+
+def test_a_value_that_is_needed_later_is_kept_where_it_is_loaded() -> None:
+    """if (a != 7) { if (b != 5) b = c; }"""
+    body = ("mov rax, [rdi+rbx*8]; cmp rax, 7; je next; mov rdx, [rsi+rbx*8]; cmp rdx, 5; je next\n"
+            "mov rcx, [r9+rbx*8]; mov [rsi+rbx*8], rcx")
+    first, second, *_ = statements(body)
+    assert first == f"P0[i] = when.i64(not.i64({IS_7}), A1[i])"
+    both = f"and.i64(not.i64({IS_7}), not.i64(eq.i64(P0[i], 0x5)))"
+    assert second == f"A1[i] = when.i64({both}, when.i64({both}, A2[i]))"
+
+
+@pytest.mark.parametrize("store", ["movsd [rdi+rbx*8], xmm1", "movsd [r9], xmm1"])
+def test_a_register_has_no_home_in_a_cell_that_is_stored_to_conditionally(store: str) -> None:
+    """s = 0; for (k) s += a[k]; if (s < m) *c = s;"""
+    inner = "xorps xmm1, xmm1; xor ecx, ecx; k: addsd xmm1, [rsi+rcx*8]; inc rcx; cmp rcx, 9; jne k"
+    found = statements(f"{inner}; comisd xmm1, xmm2; jae next; {store}")
+    assert all(s.startswith("P") for s in found[:-1])
+    assert "= when(" in found[-1]
 
 
 def test_a_register_is_chosen() -> None:
@@ -79,16 +124,8 @@ def test_a_register_is_chosen() -> None:
     assert statements(body) == ["A0[i] = select.i64(ule.i64(0x3, A1[i]), A2[i], A1[i])"]
 
 
-def test_what_may_be_passed_over_lies_in_memory_that_was_looked_at() -> None:
-    region = lift(f"{LOADS}; comisd xmm1, xmm0; jbe next; movsd [rdi+rbx*8], xmm1").region
-    assert region.speculative_accesses
-    assert region.confined
-    footprint = Footprint("A1", Interval(Linear.symbol("rsi"), Linear.symbol("rsi") + 80), False)
-    guards = confined(region, {footprint: (B, B + 4096)}).guards[len(region.guards):]
-    assert [str(g) for g in guards if isinstance(g, Relation)] == [f"rsi - {B} >= 0", f"-rsi + {B + 4096 - 80} >= 0"]
-    plain = lift(f"{LOADS}; addsd xmm1, xmm0; movsd [rdi+rbx*8], xmm1").region
-    assert not plain.speculative_accesses
-    assert not plain.confined
+def test_memory_that_is_passed_over_needs_no_look() -> None:
+    assert not lift(f"{LOADS}; comisd xmm1, xmm0; jbe next; movsd [rdi+rbx*8], xmm1").region.confined
 
 
 @pytest.mark.parametrize(("reason", "body"), [
@@ -107,9 +144,9 @@ def test_refusals(reason: Reason, body: str) -> None:
 def test_an_unordered_comparison_stays_quiet() -> None:
     """ucomisd raises nothing for a quiet NaN: minsd, maxsd and the plain comparisons do."""
     compared = f"{LOADS}; ucomisd xmm1, xmm0; jbe next; movsd [rdi+rbx*8], xmm1"
-    assert statements(compared) == ["A0[i] = select(fqlt.i64(A0[i], A1[i]), A1[i], A0[i])"]
+    assert statements(compared) == ["A0[i] = when(fqlt.i64(A0[i], A1[i]), A1[i])"]
     compared = f"{LOADS}; ucomisd xmm1, xmm0; jae next; movsd [rdi+rbx*8], xmm1"
-    assert statements(compared) == ["A0[i] = select(fqle.i64(A0[i], A1[i]), A0[i], A1[i])"]
+    assert statements(compared) == ["A0[i] = when(not.i64(fqle.i64(A0[i], A1[i])), A1[i])"]
 
 
 ONE = f"{0x3FF0000000000000:#x}"

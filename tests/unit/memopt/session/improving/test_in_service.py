@@ -61,7 +61,7 @@ class Watched(InService):
 @pytest.fixture
 def watching(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Watched]:
     monkeypatch.setattr(in_service, "check_handlers", lambda _: None)
-    for name, value in (("set_aside", True), ("put_back", True), ("running_seconds", 100.0), ("thread_count", 1)):
+    for name, value in (("set_aside", True), ("put_back", True), ("running_seconds", 100.0)):
         monkeypatch.setattr(in_service, name, lambda *_, value=value: value)
     monkeypatch.setattr(in_service.time, "sleep", lambda _: None)
 

@@ -95,15 +95,6 @@ def test_other_sizes_ask_for_another_version_when_they_come_more_often() -> None
     assert judge(counted(3 * ENOUGH_ENTRIES, 1, 2 * ENOUGH_ENTRIES), 1e-9, 1.0) is None  # no other can be made
 
 
-def test_a_version_for_one_thread_goes_when_there_are_more() -> None:
-    wins = counted(10, 10, 10_000)
-    assert Service(1e-4, alone=True).judge(wins, 0.02, threads=1) is None
-    assert Service(1e-4).judge(wins, 0.02, threads=2) is None
-    verdict = Service(1e-4, alone=True).judge(wins, 0.02, threads=2)
-    assert verdict is not None
-    assert verdict.reason is Reason.THREADS
-
-
 def test_a_version_that_gets_slower_than_in_its_turns_is_looked_at_again() -> None:
     """Each time it is found slower, twice as much must be seen before the next."""
     service = Service(None, period=2)
