@@ -266,6 +266,8 @@ class Region:
     header: int
     # The original bytes at ``header`` that the 5-byte jump will cover: whole instructions.
     displaced: bytes
+    # Cells that are not on the stack are in the order in which the guards may read them: for each, the guards on the
+    # ones before it come first.
     live_ins: tuple[LiveIn, ...]
     trips: Trips
     guards: tuple[Guard, ...]

@@ -89,26 +89,34 @@ def touched(region: Region) -> tuple[str, ...]:
 def _behind(region: Region) -> dict[str, int]:
     """The level of each live-in: how many rounds of loads and guards come before its own load.
 
-    Registers, cells on the stack and cells at fixed addresses have level 0; a cell behind a pointer comes after its
-    pointer and after the symbols whose guards must hold first (``LiveIn.after``).
+    Registers and cells on the stack have level 0. Every other cell has a level of its own: after its pointer, after the
+    symbols whose guards must hold first (``LiveIn.after``), and after the cells before it in ``Region.live_ins``, which
+    the original reads earlier. So all guards on these are checked before, such as that a branch is taken behind which
+    the cell is read.
     """
+    pending = {x.symbol: x for x in region.live_ins}
     found: dict[str, int] = {}
-    pending = {x.symbol: _before(x, region.trips) for x in region.live_ins}
+    last = 0
     while pending:
-        known = {s: before for s, before in pending.items() if not before & pending.keys()}
-        if not known:
+        ready = next((x for x in pending.values() if not _before(x, region.trips) & pending.keys()), None)
+        if ready is None:
             raise VerifyError(f"live-ins wait for each other: {', '.join(pending)}")
-        for symbol, before in known.items():
-            found[symbol] = max((1 + found.get(s, 0) for s in before), default=0)
-            del pending[symbol]
+        last += _is_elsewhere(ready)
+        found[ready.symbol] = last if _is_elsewhere(ready) else 0
+        del pending[ready.symbol]
     return found
+
+
+def _is_elsewhere(live_in: LiveIn) -> bool:
+    """Whether the value is in memory that may not be mapped: not in a register, and not on the stack."""
+    return isinstance(live_in.location, Cell) and live_in.location.base != "rsp"
 
 
 def _before(live_in: LiveIn, trips: Trips) -> frozenset[str]:
     """The symbols that must be loaded, and their guards checked, before ``live_in`` is read."""
-    if not isinstance(live_in.location, Cell) or live_in.location.base in ("", "rsp"):
+    if not isinstance(live_in.location, Cell) or live_in.location.base == "rsp":
         return frozenset()
-    known = {live_in.location.base, *live_in.after}
+    known = {live_in.location.base, *live_in.after} - {""}
     return frozenset(known - {TRIPS} | (trips.numerator.symbols if TRIPS in known else set()))
 
 

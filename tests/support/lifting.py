@@ -62,9 +62,7 @@ def lift_bytes(machine_code: bytes, registers: Mapping[str, int], memory: Mappin
     cells = dict(memory or {})
     forest, loop = with_headers(code.forest, deepest(code.forest))
     if any(calls_out(code.graph.blocks[b]) for b in loop.blocks):
-        found = without_cold_calls(code.graph, loop)
-        assert found is not None
-        forest, loop = found
+        forest, loop = without_cold_calls(code.graph, loop) or (forest, loop)
         code = replace(code, roots=root_exits(code.graph, loop, code.lift, lambda call: call.target is not None))
     return lift_region(replace(code, forest=forest), loop, {r: v % (1 << 64) for r, v in state.items()},
                        lambda address, bits: cells.get(address, 0), DISPLACED, vectors, patient, earlier,

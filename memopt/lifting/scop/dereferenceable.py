@@ -33,11 +33,18 @@ class Dereferenceable:
         >= 0 at the captured values."""
         for last in (Linear(), Linear.symbol(TRIPS) - 1):
             for read in self.reads:
-                distance = (address - read.pointer).substitute(self.known)
-                if distance.is_constant and 0 <= distance.constant <= read.width // 8 - size:
+                if self._contains(read, address, size):
                     conditions = {c.substitute({self.counter: last}): None for c in read.conditions}
                     if not any(c.quotients or c.evaluate(self.sample) < 0 for c in conditions):
                         yield tuple(c for c in conditions if c.terms)
+
+    def order(self, address: Linear, size: int) -> int:
+        """How many reads of the original come before its first read of the bytes, in the order of the code."""
+        return next((n for n, read in enumerate(self.reads) if self._contains(read, address, size)), len(self.reads))
+
+    def _contains(self, read: Read, address: Linear, size: int) -> bool:
+        distance = (address - read.pointer).substitute(self.known)
+        return distance.is_constant and 0 <= distance.constant <= read.width // 8 - size
 
     def always(self, address: Linear, size: int) -> bool:
         """Whether the original reads the bytes at every entry, without any condition."""

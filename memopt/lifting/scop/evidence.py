@@ -110,7 +110,9 @@ class Evidence:
         if size not in (4, 8) or len(address.terms) > 1 or any(c != 1 for _, c in address.terms) or (
                 base and (base not in GENERAL or base in self.outer.opaque)):
             return None
-        if base not in ("", "rsp") and not self.dereferenceable.always(address, size):
+        if base and base != "rsp" and not self.dereferenceable.always(address, size):
+            return None
+        if not base and next(self.dereferenceable.of(address, size), None) is None:
             return None
         return self.assumptions.peek(address.evaluate(self.sample), 8 * size)
 

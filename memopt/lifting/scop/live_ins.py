@@ -1,12 +1,14 @@
 """Live-in values of a region: where the guard finds each symbol at entry, and in which order it may read them.
 
 Example: the bound of ``for (i = 0; i < *n; i++)`` is the symbol ``m[rdi]:64``, a live-in cell behind the pointer rdi.
-The guard may read it only if the original would read it too; otherwise rdi may be no pointer at all.
+The guard may read it only if the original would read it too; otherwise rdi may be no pointer at all. Nor may it read a
+variable at a fixed address otherwise: the program may have unmapped or protected its page since it was captured.
 
 In: the symbols that guards, domains, subscripts and the rejoin use, and the evidence. Out: a ``LiveIn`` for each of
-them and for the pointers to them, with the symbols that are guarded before it is read. Sound because each cell behind a
-pointer has a read of the original that happens whenever the guards before it hold
-(memopt.lifting.scop.dereferenceable).
+them and for the pointers to them, with the symbols that are guarded before it is read. Sound because each cell that is
+not on the stack has a read of the original that happens whenever the guards before it hold
+(memopt.lifting.scop.dereferenceable). Cells come in the order in which the original reads them: in ``if (*p) s += *q;``
+the guard on the branch, which knows ``*p``, is checked before ``*q`` is read (passes.version.guards).
 """
 
 from __future__ import annotations
@@ -67,8 +69,9 @@ def _add(needed: dict[str, LiveIn], symbols: Iterable[str], evidence: Evidence) 
 
 
 def _ordered(needed: dict[str, LiveIn], evidence: Evidence) -> tuple[LiveIn, ...]:
-    """``needed`` by name; each cell behind a pointer with the symbols that are guarded before it is read (``after``).
-    What these guards need is added to ``needed``."""
+    """``needed`` by name, then those in cells that are not on the stack, in the order in which the original reads them;
+    each with the symbols that are guarded before it is read (``after``). What these guards need is added to ``needed``.
+    """
     done: dict[str, LiveIn] = {}
     while pending := [needed[s] for s in sorted(needed.keys() - done.keys())]:
         for each in pending:
@@ -80,21 +83,28 @@ def _ordered(needed: dict[str, LiveIn], evidence: Evidence) -> tuple[LiveIn, ...
                 done[each.symbol] = replace(each, after=after)
         if all(x.symbol not in done for x in pending):
             raise TreatAsData(_address(pending[0], evidence).evaluate(evidence.sample))
-    return tuple(done[s] for s in sorted(done))
+    return tuple(sorted(done.values(), key=lambda x: (_read(x, evidence), x.symbol)))
+
+
+def _read(each: LiveIn, evidence: Evidence) -> int:
+    """When the original reads the live-in value: -1 for what may be read at any time."""
+    if not isinstance(each.location, Cell) or each.location.base == "rsp":
+        return -1
+    return evidence.dereferenceable.order(_address(each, evidence), each.width)
 
 
 def _conditions(each: LiveIn, done: Mapping[str, LiveIn], evidence: Evidence) -> tuple[Linear, ...] | None:
     """The conditions (>= 0), over registers and the symbols in ``done``, under which the original reads the cell
     ``each``; the fewest that suffice. None where there are none yet.
     """
-    if not isinstance(each.location, Cell) or each.location.base in ("", "rsp"):
+    if not isinstance(each.location, Cell) or each.location.base == "rsp":
         return ()
 
     def known(symbol: str) -> bool:
         around = evidence.outer.numerator.symbols if symbol == TRIPS else {symbol}
         return all(s in done or register_of(s) in GENERAL for s in around)
 
-    if not known(each.location.base):
+    if each.location.base and not known(each.location.base):
         return None
     ways = evidence.dereferenceable.of(_address(each, evidence), each.width)
     return min((w for w in ways if all(known(s) for c in w for s in c.symbols)), key=len, default=None)

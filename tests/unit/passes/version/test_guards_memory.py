@@ -67,6 +67,21 @@ def test_a_cell_behind_a_pointer_is_read_only_when_the_other_guards_hold(header:
     assert passes(header, {"rsi": 10, "rdx": header.arena})
 
 
+@pytest.mark.parametrize("base", ["rdx", ""])
+def test_a_cell_is_read_only_when_the_guards_on_earlier_ones_hold(header: Header, base: str) -> None:
+    """``if (*flag) s += *p;``: p may be no pointer where the flag is not set."""
+    memory = Fenced()
+    page = 0 if base else memory.start
+    flag = LiveIn("flag", Cell("rdi", 0, 8))
+    inside = LiveIn("m", Cell(base, page + 8, 8))
+    guards = (Relation(linear(m=1), True, "the cell is zero"), Relation(linear(-1, flag=1), False, "a branch"))
+    header.install(header.region((N, flag, inside), TRIPS, guards))
+    for number in (0, 1):
+        header.write_arena(0, struct.pack("<Q", number))
+        memory.protect(memory.start, mmap.PROT_READ if number else 0)
+        assert passes(header, {"rsi": 10, "rdi": header.arena, "rdx": memory.start}) is bool(number)
+
+
 @pytest.mark.parametrize("displacement", [16, 5 * 2**33])
 def test_a_cell_behind_a_cell_is_read_once_that_one_is_known(header: Header, displacement: int) -> None:
     pointer, inside = LiveIn("p", Cell("rdx", 8, 8)), LiveIn("a", Cell("p", displacement, 8))

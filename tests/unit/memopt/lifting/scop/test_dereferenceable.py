@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memopt.ir.reasons import Rejected
-from memopt.ir.region import LiveIn, Region, Relation
+from memopt.ir.region import Cell, LiveIn, Region, Relation
 from memopt.ir.scop import TRIPS
 from tests.support.lifting import lift_assembly
 
@@ -59,3 +59,32 @@ def test_a_cell_that_every_iteration_reads_needs_no_guard() -> None:
 def test_a_cell_that_is_not_read_at_the_captured_values() -> None:
     with pytest.raises(Rejected):
         _lift(0, inside="mov rax, [rsi]")
+
+
+@pytest.mark.parametrize(("flag", "bound"), [("[r11]", "[rsi]"), ("[rsi]", "[r11]"), ("[0x600000]", "[rsi]"),
+                                             ("[rsi]", "[0x600000]")])
+def test_a_cell_behind_a_branch_is_read_after_the_cell_that_decides_it(flag: str, bound: str) -> None:
+    """``if (*flag) for (j = 0; j < *bound; j++) a[i][j] = b[j];``: the second pointer may be none if the flag is not
+    set."""
+    code = f"""
+    i:  xor r8d, r8d
+        cmp qword ptr {flag}, 5
+        jl next
+        mov rax, {bound}
+    j:  mov r10, [rbx + r8*8]
+        mov [rdi + r8*8], r10
+        add r8, 1
+        cmp r8, rax
+        jl j
+    next:
+        add rcx, 1
+        add rdi, 800
+        cmp rcx, rdx
+        jne i
+        ret
+    """
+    registers = {"rdi": A, "rcx": 0, "rdx": ROWS, "rsi": P, "r11": 0x500000, "rbx": 0x400000}
+    region = lift_assembly(code, registers, dict.fromkeys((P, 0x500000, 0x600000), 20)).region
+    cells = [x.location for x in region.live_ins if isinstance(x.location, Cell)]
+    names = {"[r11]": ("r11", 0), "[rsi]": ("rsi", 0), "[0x600000]": ("", 0x600000)}
+    assert [(c.base, c.displacement) for c in cells] == [names[flag], names[bound]]
