@@ -31,6 +31,7 @@ From instruction objects to bytes:
 The program's own code, moved:
 
 - ``relocate``: original instructions and loops moved as bytes; branches into a range of code.
+- ``code_pointers``: where addresses of instructions are named: tables of indirect jumps, words, operands.
 - ``displacement``: what moves to make room for a patch: the instructions under it, or the whole loop.
 
 Tested by: ``tests/unit/memopt/x86``, by module. ``semantics`` covers ``operators``, ``vector_operators``,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
 from memopt.ir.reasons import Reason, Rejected
@@ -54,16 +54,18 @@ def displace(
 
 
 def jump_targets_inside(graph: FlowGraph, header: int, size: int) -> None:
-    """Raise Rejected if something in ``graph`` may jump strictly inside the ``size`` bytes at ``header``.
-
-    NO_ROOM: a direct branch leads there, or a block starts there. INDIRECT_JUMP: the graph has an indirect jump, whose
-    targets are not known.
-    """
+    """Raise Rejected(NO_ROOM) if a direct branch in ``graph`` leads strictly inside the ``size`` bytes at ``header``,
+    or a block starts there."""
     for block in graph.blocks.values():
         for target in (block.start, *block.successors):
             if header < target < header + size:
                 raise Rejected(Reason.NO_ROOM, f"{target:#x} is a jump target")
-        if block.kind is Kind.INDIRECT:
+
+
+def indirect_jumps(graph: FlowGraph, known: Collection[int]) -> None:
+    """Raise Rejected(INDIRECT_JUMP) if ``graph`` has an indirect jump other than those in ``known``."""
+    for block in graph.blocks.values():
+        if block.kind is Kind.INDIRECT and block.instructions[-1].address not in known:
             raise Rejected(Reason.INDIRECT_JUMP, f"at {block.instructions[-1].address:#x}")
 
 

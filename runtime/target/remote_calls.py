@@ -241,12 +241,13 @@ def _unused(memory: Memory, place: UnusedBytes) -> UnusedBytes:
 
 
 def _given_up(tracee: Tracee, maps: Sequence[Mapping]) -> Iterator[UnusedBytes]:
-    """Places that hold stubs of killed memopts, to which nobody can return."""
+    """Places that hold stubs of killed memopts, to which nobody can return. These are cleared."""
     for mapping in maps:
         place = _padding(tracee.memory, maps, mapping)
         if place is not None and tracee.memory.read(place.start, len(STUB_MAGIC)) == STUB_MAGIC:
             with suppress(Rejected):  # too much memory to be sure
                 if not may_resume(tracee, place.start, place.end):
+                    tracee.memory.write(place.start, bytes(place.end - place.start))
                     yield place
 
 

@@ -246,3 +246,19 @@ def test_a_thread_that_sleeps_is_left_asleep() -> None:
             assert sorted(states.values()) == ["S", "t"]
             assert states[worker.pid] == "t"
         assert worker.finish() == RIGHT
+
+
+def test_stubs_that_are_left_are_written_over_only_when_there_is_no_room_elsewhere() -> None:
+    """Each memopt that lets go in a call leaves its stub; a signal may have come in the middle of it."""
+    def leave(index: int, result: int) -> None:
+        raise KeyboardInterrupt
+
+    places = set[int]()
+    with Worker("timer") as worker:
+        for _ in range(40):
+            with pytest.raises(KeyboardInterrupt), attach(worker.pid) as tracee:
+                tracee.stop()
+                places.add(remote_calls.find_place(tracee, 600).start)
+                remote_calls.run(tracee, [Call(39, ())] * 12, observe=leave)
+        assert 10 < len(places) < 40
+        assert worker.finish() == RIGHT

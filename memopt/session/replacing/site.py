@@ -49,6 +49,7 @@ class Site:
     # For a candidate that is no natural loop, or holds a cycle that is none: the loops as seen from its header, which
     # may be the header of another candidate as well.
     views: Mapping[Loop, LoopForest] = field(default_factory=dict)
+    extent: tuple[int, int] | None = None  # of the function, from symbols or unwind tables
 
     def straight_line(self) -> Ranges:
         """The ranges of the code that is in no loop."""
@@ -112,7 +113,8 @@ def find_site(pid: int, address: int) -> Site:
     loops, views = candidates(forest, address)
     loops = tuple(x for x in loops if not x.blocks & replaced  # inside an instruction is no place to patch:
                   and not graph.blocks[x.header].repeats)
-    return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops, views=views)
+    return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops, views=views,
+                extent=extent)
 
 
 def candidates(forest: LoopForest, address: int) -> tuple[tuple[Loop, ...], dict[Loop, LoopForest]]:

@@ -10,7 +10,7 @@ from memopt.cfg.flowgraph import discover
 from memopt.ir.graph import Kind
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.decoder import capstone_detail, decode
-from memopt.x86.relocate import branches_into, callers, displace, jump_targets_inside, relocate
+from memopt.x86.relocate import branches_into, callers, displace, indirect_jumps, jump_targets_inside, relocate
 from tests.support.binaries import assemble
 
 OLD, NEW, STACK = 0x400000, 0x10000, 0x20000
@@ -132,7 +132,8 @@ def test_a_jump_into_the_displaced_bytes_is_no_room() -> None:
 def test_an_indirect_jump_may_land_anywhere() -> None:
     code = assemble("1: inc %ecx; dec %edx; jne 1b; jmp *%rax")
     with pytest.raises(Rejected) as caught:
-        jump_targets_inside(discover(_reader(code), OLD, (OLD, OLD + len(code))), OLD, 6)
+        indirect_jumps(discover(_reader(code), OLD, (OLD, OLD + len(code))), ())
+    indirect_jumps(discover(_reader(code), OLD, (OLD, OLD + len(code))), {OLD + len(code) - 2})
     assert caught.value.reason is Reason.INDIRECT_JUMP
 
 
