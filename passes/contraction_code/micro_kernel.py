@@ -181,7 +181,8 @@ class MicroKernel:
 
     def _kept(self, row: int, position: int) -> Mem:
         """Where a vector of results is kept as it was before the loop."""
-        assert self._before is not None and self._before.base is not None
+        assert self._before is not None
+        assert self._before.base is not None
         number = row * self._contraction.plan.tile.vector_count + position
         return self._unit.at(self._before.base, self._before.displacement + number * self._unit.bytes)
 

@@ -18,11 +18,12 @@ no plan and no loop.
 - ``floating``: floating-point arithmetic, fused operations, bitwise operators.
 - ``integers``: integer arithmetic and shifts.
 - ``comparisons``: comparisons, connectives of truth values, selection.
+- ``conditional``: loads and stores under a condition: mask registers, vmaskmov, or a branch around each lane.
 - ``conversions``: extension, truncation, integer <-> floating point.
 - ``calls``: calls of library functions, for one lane.
 
 Tested by: ``tests/unit/passes/vector``: ``test_lowering.py`` (also ``registers``, ``instructions``, ``floating``),
-``test_strided.py`` (also ``masks``), ``test_calls.py``, ``test_requirements.py``. ``integers``, ``comparisons`` and
+``test_strided.py`` (also ``masks``), ``test_calls.py``, ``test_requirements.py``. ``conditional``: tests/unit/passes/loop_code. ``integers``, ``comparisons`` and
 ``conversions``, every operator on every instruction set: ``tests/property/test_lowered_expressions.py`` and
 ``test_random_expressions.py``. ``emitter``: ``tests/unit/passes/contraction_code/test_contraction_kernel.py``.
 """

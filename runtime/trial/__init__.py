@@ -13,5 +13,6 @@ otherwise left alone. A shadow makes no system call that others could notice, an
 - ``copy_cost``: estimates what a shadow costs the program, and says whether it is worth that yet.
 - ``memory_budget``: checks that shadows fit the free memory, cgroup limits included.
 
-Tested by: tests/unit/runtime/trial, one test file for each module; on real processes tests/live/test_shadow.py.
+Tested by: tests/unit/runtime/trial, one test file for each module; on real processes tests/live/test_shadow.py,
+``isolation`` in tests/live/test_copies.py.
 """

@@ -168,7 +168,7 @@ _REGIONS = st.builds(
     st.none() | _some(st.integers(0, 9)),
     _some(st.builds(MemoryBacked, st.one_of(_REGISTERS, _LANES), st.integers(1, 8), _LINEAR, st.none() | _LINEAR)),
     _some(st.builds(RegisterCarried, st.one_of(_REGISTERS, _LANES), st.integers(1, 8), _WORDS, _SYMBOLS)),
-    st.booleans(), _some(st.builds(NanFree, st.one_of(_WORDS, _LANES), st.integers(4, 8))), _some(_CELLS),
+    _some(st.builds(NanFree, st.one_of(_WORDS, _LANES), st.integers(4, 8))), _some(_CELLS),
     _some(_WORDS), st.integers(1, 3), st.booleans())
 
 

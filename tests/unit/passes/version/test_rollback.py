@@ -134,7 +134,8 @@ def test_what_does_not_fit_its_copy_is_not_run(room: int, size: int) -> None:
 
 
 @pytest.mark.parametrize(("other", "taken"), [
-    (Constant(0), True), (Read(0), False), (Apply("when", (Apply("feq", (Constant(1), Constant(1))), Constant(0))), False)])
+    (Constant(0), True), (Read(0), False),
+    (Apply("when", (Apply("feq", (Constant(1), Constant(1))), Constant(0))), False)])
 def test_a_store_on_data_is_taken_back_only_where_the_cell_is_written_anyway(other: Expression, taken: bool) -> None:
     """It is not known before the run whether it hits. The second statement writes all cells if ``taken``."""
     machine = Machine()

@@ -166,7 +166,7 @@ def test_the_lock_of_a_version_that_stands_still_is_given_back(watching: Callabl
     monkeypatch.setattr(in_service, "free_lock", lambda _, version: freed.append(version))
     for version, held, runs in ((front, False, 1), (front.behind, True, 1), (front, True, 2), (front, True, 2)):
         taken[:] = [version] if held else []
-        version.cache.statistics = Statistics(9, runs, 9, 9)
+        version.cache.statistics = Statistics(9, runs, 9)
         watched.unlock()
         clock[0] += 100.0
         assert watched.unlock() is held
