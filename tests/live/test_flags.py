@@ -16,7 +16,8 @@ CALLS = 250
 CASES = {"denormals towards zero": (8, 0x20), "quiet less-than": (1, 0), "upwards": (9, 0x20),
          "quiet not greater or equal": (2, 0), "signalling equality": (3, 1), "equal or unordered": (4, 0),
          "floor": (5, 0), "inexact floor": (6, 0x20), "addition beside subtraction": (7, 0),
-         "doubles towards zero": (10, 0x20), "doubles downwards": (11, 0x20)}
+         "doubles towards zero": (10, 0x20), "doubles downwards": (11, 0x20), "ucomisd": (12, 0), "comisd": (13, 1),
+         "denormals beside NaNs": (14, 0)}
 
 
 @pytest.mark.parametrize(("case", "flags"), some_rows(CASES.values(), 2, CASES))

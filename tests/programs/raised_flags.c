@@ -39,6 +39,28 @@ __attribute__((noinline)) static void call(sum *s, const element *w, const eleme
                 _mm256_storeu_pd(s + i * N + j, STEP(_mm256_loadu_pd(s + i * N + j), _mm256_set1_pd(w[i * N + k]),
                                                      _mm256_loadu_pd(f + k * N + j)));
 }
+#elif CASE >= 12
+#if CASE == 12 /* UCOMISD */
+typedef double element, sum;
+#define ODD NAN
+#define CONDITION(w, f) isgreater(w, f)
+#elif CASE == 13 /* COMISD */
+typedef double element, sum;
+#define ODD NAN
+#define CONDITION(w, f) ((w) > (f))
+#elif CASE == 14 /* UCOMISS: beside a NaN, a denormal operand raises nothing */
+typedef float element, sum;
+#define ODD NAN
+#define WEIGHT 1e-40f
+#define CONDITION(w, f) isless(w, f)
+#define OTHERS NAN
+#endif
+__attribute__((noinline)) static void call(sum *s, const element *w, const element *f, long n) {
+    for (long i = 0; i < n; i++)
+        for (long k = 0; k < n; k++)
+            for (long j = 0; j < n; j++)
+                if (CONDITION(w[i * N + k], f[k * N + j])) s[i * N + j] += 1;
+}
 #else
 typedef int sum;
 #if CASE == 8 /* denormal operands are none here; towards zero */
@@ -76,6 +98,12 @@ __attribute__((noinline)) static void call(sum *s, const element *w, const eleme
 #ifndef ROUNDING
 #define ROUNDING _MM_ROUND_NEAREST
 #endif
+#ifndef WEIGHT
+#define WEIGHT (i % 61)
+#endif
+#ifndef OTHERS
+#define OTHERS (i % 1013)
+#endif
 #ifndef INITIAL
 #define INITIAL 0
 #endif
@@ -83,7 +111,7 @@ int main(int argc, char **argv) {
     int calls = argc > 1 ? atoi(argv[1]) : 200, raised[64] = {0};
     sum *s = malloc(N * N * sizeof *s);
     element *w = malloc(N * N * sizeof *w), *f = malloc(N * N * sizeof *f);
-    for (int i = 0; i < N * N; i++) s[i] = INITIAL, w[i] = i % 61, f[i] = i % 7 ? i % 1013 : (element)ODD;
+    for (int i = 0; i < N * N; i++) s[i] = INITIAL, w[i] = WEIGHT, f[i] = i % 7 ? OTHERS : (element)ODD;
     for (int c = 0; c < calls; c++) {
         _mm_setcsr(0x1f80 | ROUNDING);
         call(s, w, f, N);

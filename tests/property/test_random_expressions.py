@@ -6,9 +6,10 @@ import random
 
 import pytest
 
+from memopt.ir.operations import PREDICATES
 from memopt.ir.plan import Isa
 from memopt.ir.reasons import Rejected
-from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read
+from memopt.ir.scop import ROUNDS, Apply, Constant, ElementType, Expression, Read
 from passes.vector.conversions import CONVERSIONS
 from passes.vector.instructions import integer
 from passes.vector.lowering import unit_for
@@ -59,8 +60,9 @@ class Draw:
 
     def floating(self, element: ElementType, depth: int) -> Expression:
         name = self.rng.choice(("add", "sub", "mul", "div", "min", "max", "sqrt", "neg", "abs", "fma", "fms", "fnma",
-                                "fnms", "and", "xor"))
-        count = 3 if name[0] == "f" else 1 if name in ("sqrt", "neg", "abs") else 2
+                                "fnms", "and", "xor", "round"))
+        count = 3 if name[0] == "f" else 1 if name in ("sqrt", "neg", "abs", "round") else 2
+        name = self.rng.choice(tuple(ROUNDS)) if name == "round" else name
         return Apply(name, tuple(self.value(element, depth - 1) for _ in range(count)), element)
 
     def whole(self, element: ElementType, depth: int) -> Expression:
@@ -79,7 +81,7 @@ class Draw:
             operands = tuple(self.truth(depth - 1) for _ in range(1 if name == "not" else 2))
             return Apply(name, operands, I64)
         element = self.rng.choice(self.types)
-        names = ("feq", "flt", "fle", "funord") if element.is_float else ("eq", "slt", "sle", "ult", "ule")
+        names = tuple(PREDICATES) if element.is_float else ("eq", "slt", "sle", "ult", "ule")
         compared = tuple(self.value(element, min(depth, 1)) for _ in range(2))
         return Apply(self.rng.choice(names), compared, integer(element.size))
 

@@ -13,7 +13,7 @@ import random
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,6 +41,10 @@ VECTOR = 32  # bytes that an iteration reads of each input and may write
 POINTERS = ("rdi", "rsi", "rdx", "rcx")  # what register 0, 1 and 2 hold, and the result
 _ROOM = 256  # bytes of code between two forms
 _NO_DENORMALS = 0x8040  # flush to zero, denormals are zeros
+# Zero, a denormal number, one, the largest number, infinity, a quiet and a signalling NaN.
+_EDGES = {ElementType.F64: (0, 1, 1023 << 52, (2047 << 52) - 1, 2047 << 52, 4095 << 51, (2047 << 52) + 5),
+          ElementType.F32: (0, 1, 127 << 23, (255 << 23) - 1, 255 << 23, 511 << 22, (255 << 23) + 5)}
+Draw = Callable[[random.Random, ElementType], int]
 _FLOATS = {"d": ElementType.F64, "s": ElementType.F32}
 
 
@@ -90,18 +94,24 @@ class Data:
     def fill(self, source: random.Random, elements: Sequence[ElementType]) -> None:
         """Odd inputs in one iteration or in all but the last, elsewhere inputs that raise few flags."""
         element = source.choice(elements)
-        usual = [self._vector(source, element, 0.0) for _ in self.inputs]
-        odd = [self._vector(source, element, source.choice((0.15, 0.5, 1.0))) for _ in self.inputs]
+        usual = [self._vector(source, element, tame, 0.0) for _ in self.inputs]
+        odd, share = source.choice((adversarial, _edge)), source.choice((0.15, 0.5, 1.0))
+        special_ones = [self._vector(source, element, odd, share) for _ in self.inputs]
         every, here = source.random() < 0.6, source.randrange(ITERATIONS)
-        for buffer, common, special in zip(self.inputs, usual, odd, strict=True):
+        for buffer, common, special in zip(self.inputs, usual, special_ones, strict=True):
             buffer.view[:] = b"".join(special if every or n == here else common for n in range(ITERATIONS)) + common
         for buffer in self.results:
             buffer.view[:] = b"\xa5" * len(buffer.view)
 
     @staticmethod
-    def _vector(source: random.Random, element: ElementType, share: float) -> bytes:
-        return packed([(adversarial if source.random() < share else tame)(source, element)
+    def _vector(source: random.Random, element: ElementType, odd: Draw, share: float) -> bytes:
+        return packed([(odd if source.random() < share else tame)(source, element)
                        for _ in range(VECTOR // element.size)], element)
+
+
+def _edge(source: random.Random, element: ElementType) -> int:
+    """One of each kind of number, so that each meets each other one often."""
+    return source.choice(_EDGES[element]) if element.is_float else adversarial(source, element)
 
 
 @dataclass(frozen=True)
