@@ -14,6 +14,7 @@ The command line:
 - ``usage``: reads all other command lines with click: options with their help texts, errors in one line.
 - ``options``: the result of both: the frozen value ``Options``.
 - ``promise``: what is outside the promise of memopt, for ``--explain-promise``.
+- ``private_files``: folders for what memopt's parts load and execute, which nobody else can write to.
 - ``console``: writes lines that begin with ``memopt:`` to standard error, and a line of progress.
 - ``opt``: ``python -m memopt.opt`` runs one pass of the transformation on a nest in text form, as mlir-opt does.
 

@@ -10,15 +10,17 @@ split. No VEX type leaves this module. An instruction that is not understood com
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-import pyvex
+import cffi
 
 from memopt.ir.graph import DecodedInstruction
 from memopt.ir.operations import Block, Literal, Operand
 from memopt.ir.reasons import Reason, Rejected
+from memopt.private_files import temporary_files_in
 from memopt.x86 import operators
 from memopt.x86.block_builder import BlockBuilder
 from memopt.x86.conditions import CARRY, expand_condition
@@ -26,6 +28,9 @@ from memopt.x86.decoder import decode, name_instruction
 from memopt.x86.lanes import UnknownOperator, Value, scalar
 from memopt.x86.predicates import always
 from memopt.x86.vector_operators import multiply_add_pairs
+
+with temporary_files_in(f"pyvex-{sys.implementation.cache_tag}-{cffi.__version__}"):  # where it loads a pickle from
+    import pyvex
 
 # libVEX translates at most 99 instructions at a time; with fewer its temporary store, of fixed size, does not overflow.
 _INSTRUCTIONS_AT_A_TIME = 50

@@ -98,9 +98,13 @@ def free_gaps(maps: Sequence[Mapping], lowest: int) -> tuple[Gap, ...]:
     return tuple(gaps)
 
 
-def choose_address(gaps: Sequence[Gap], near: int, size: int) -> int:
-    """The address of free pages in ``gaps`` for ``size`` bytes, all within rel32 reach of ``near``, preferably below
-    it.
+def choose_address(maps: Sequence[Mapping], near: int, size: int, lowest: int) -> int:
+    """``choose_near`` in the gaps of a memory map, from address ``lowest`` on."""
+    return choose_near(free_gaps(maps, lowest), near, size)
+
+
+def choose_near(gaps: Sequence[Gap], near: int, size: int) -> int:
+    """The address of free pages in ``gaps`` for ``size`` bytes, all in rel32 reach of ``near``, preferably below it.
 
     In a gap of more than 4 GiB it is 1 GiB below ``near``, away from where the program's next mappings are likely.
     Raises ``Rejected(NO_ROOM)``.
@@ -188,7 +192,7 @@ class CodeCache:
         if sum(m.shared and m.path.startswith(f"/memfd:{MEMFD_NAME} ") for m in maps) >= MOST_VERSIONS:
             raise Rejected(Reason.NO_MEMORY, f"the pages of {MOST_VERSIONS} versions are in the process")
         gaps = free_gaps(maps, _lowest_address())
-        code = choose_address(gaps, near, total)
+        code = choose_near(gaps, near, total)
         place = remote_calls.find_place(tracee, _STUB_BYTES, [m for m in maps if m.path])
         statistics = code + code_size
         placement = Placement(code, code_size, statistics + STATISTICS_SIZE, frame_size, statistics, 0, 0)
@@ -373,9 +377,14 @@ def _mapping_calls(placement: Placement, flags: int) -> tuple[Call, ...]:
 
 
 def map_here(pid: int, descriptor: int, size: int) -> mmap.mmap:
-    """Resize a file that ``pid`` has open to ``size`` bytes and map it in memopt. Raises ``OSError``."""
-    own = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC)
+    """Resize the memfd that ``pid`` has open to ``size`` bytes and map it in memopt. Raises ``OSError``.
+
+    A process that shares the descriptors of ``pid`` may have put another file in its place, which is left alone.
+    """
+    own = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
+        if not os.readlink(f"/proc/self/fd/{own}").startswith(f"/memfd:{MEMFD_NAME}"):
+            raise OSError(errno.EBADF, "the new file is another one by now")
         os.ftruncate(own, size)
         return mmap.mmap(own, size)
     finally:

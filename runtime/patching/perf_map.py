@@ -13,6 +13,7 @@ import stat
 from contextlib import suppress
 
 _PREFIX = "memopt:"
+_SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def path_of(pid: int) -> str:
@@ -24,14 +25,10 @@ def add(pid: int, start: int, size: int, nest: str, version: str) -> bool:
     """Name the code ``[start, start + size)``: version ``version`` of ``nest``. False if the file is not memopt's or
     cannot be written."""
     name = "".join(c if c.isprintable() and not c.isspace() else "_" for c in f"{_PREFIX}{nest}:{version}")
-    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        try:
-            descriptor = os.open(path_of(pid), flags | os.O_CREAT | os.O_EXCL, 0o644)
-        except FileExistsError:
-            if not _ours(pid):
-                return False
-            descriptor = os.open(path_of(pid), flags)
+        descriptor = _open(path_of(pid))
+        if descriptor is None:
+            return False
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(f"{start:x} {size:x} {name}\n")
     except OSError:  # on a full disk the version stays without a name
@@ -41,18 +38,34 @@ def add(pid: int, start: int, size: int, nest: str, version: str) -> bool:
 
 def delete(pid: int) -> None:
     """Delete the perf map of ``pid`` if memopt has made it."""
-    if _ours(pid):
-        with suppress(FileNotFoundError):  # another thread has deleted it
+    with suppress(OSError):  # another thread has deleted it
+        descriptor = os.open(path_of(pid), _SAFELY | os.O_RDONLY)
+        try:
+            ours = _ours(descriptor)
+        finally:
+            os.close(descriptor)
+        if ours:
             os.unlink(path_of(pid))
 
 
-def _ours(pid: int) -> bool:
+def _open(path: str) -> int | None:
+    """A descriptor to append to the file: a new one, or one that memopt has made; None if it is somebody else's.
+
+    The file that is looked at is the one that is written to: everybody may put other files and links into /tmp."""
     try:
-        descriptor = os.open(path_of(pid), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        return os.open(path, _SAFELY | os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:
+        descriptor = os.open(path, _SAFELY | os.O_RDWR | os.O_APPEND)
+    if _ours(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _ours(descriptor: int) -> bool:
+    """Whether it is a plain file of this user's, under this name only, with nothing but memopt's lines in it."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_nlink != 1:
         return False
-    with open(descriptor, encoding="utf-8", errors="replace") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-            return False
+    with open(os.dup(descriptor), encoding="utf-8", errors="replace") as file:
         return all(line.split(maxsplit=2)[2:3] and line.split(maxsplit=2)[2].startswith(_PREFIX) for line in file)

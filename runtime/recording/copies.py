@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from memopt.ir.reasons import Rejected
-from runtime.patching.code_cache import choose_address, free_gaps
+from runtime.patching.code_cache import choose_address
 from runtime.recording.translation.code_map import Text
 from runtime.recording.translation.probe_routines import Routines
 from runtime.recording.translation.unit import Unit
@@ -49,7 +49,7 @@ def free_address(maps: Sequence[Mapping], near: int) -> int:
     far up: malloc can do without it. Raises ``Rejected``.
     """
     try:
-        return choose_address(free_gaps(maps, LOWEST), near, REGION_BYTES)
+        return choose_address(maps, near, REGION_BYTES, LOWEST)
     except Rejected:
         start = near // PAGE * PAGE + _REGION_REACH - REGION_BYTES
         if any(m.start < start + REGION_BYTES and start < m.end for m in maps):

@@ -24,7 +24,7 @@ from memopt.cfg.loop_nesting import find_nesting
 from memopt.ir.reasons import Reason, Rejected
 from memopt.traces.core.format import BLOCK, RESUMED
 from runtime import faults
-from runtime.patching.code_cache import MEMFD_NAME, choose_address, free_gaps, map_here
+from runtime.patching.code_cache import MEMFD_NAME, choose_address, map_here
 from runtime.recording.copies import LOWEST, REGION_BYTES, Made, Region, free_address
 from runtime.recording.slots import SLOTS_BYTES, TRACES_BYTES, Slot, Slots
 from runtime.recording.translation.code_map import CodeMap, Text
@@ -100,7 +100,7 @@ class Space:
         self._parts: set[int] = set()  # starts of parts that lie apart from the rest of their functions
         maps = mappings(tracee.pid)
         text = next((m for m in maps if m.executable and tracee.registers().rip in m), maps[0])
-        self.table = choose_address(free_gaps(maps, LOWEST), 1 << 30, TABLE_BYTES)
+        self.table = choose_address(maps, 1 << 30, TABLE_BYTES, LOWEST)
         if self.table + TABLE_BYTES > 1 << 31:
             raise Rejected(Reason.NO_ROOM, "no free addresses below 2 GiB")
         region = free_address(maps, text.start)

@@ -1,4 +1,4 @@
-"""What a copy of the program, and the pages of a version, would show the program, and do not; with new code in place."""
+"""What a copy of the program, and the pages of a version, could show the program, and do not; new code is in place."""
 
 from __future__ import annotations
 

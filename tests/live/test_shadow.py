@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.reasons import Reason, Rejected
+from runtime.patching import code_cache
 from runtime.patching.code_cache import CodeCache, map_alike
 from runtime.patching.install import jump_bytes
-from runtime.target.memory import PAGE, mappings
+from runtime.target import remote_calls
+from runtime.target.memory import PAGE, Mapping, mappings
 from runtime.target.ptrace import OPTION_EXITKILL
-from runtime.target.tracee import attach
-from runtime.trial import memory_budget
+from runtime.target.tracee import Tracee, attach
+from runtime.trial import isolation, memory_budget
+from runtime.trial import shadow as shadow_module
 from runtime.trial.shadow import End, Shadow, ShadowStopped, compare, copies_of, fork_shadow, reap
 from runtime.trial.timing import own_pages, run_original, write_code
 from tests.support.targets import RIGHT, Worker, children_of
 
 LIMIT_S = 20.0
+_SYS_KCMP, _KCMP_FILES = 312, 2
 
 
 @pytest.fixture(params=["child", "foreign"])
@@ -273,6 +278,88 @@ def test_shared_memory_is_not_written_by_a_shadow() -> None:
             assert tracee.memory.read(cache.placement.code, 1) == b"\0"
         with pytest.raises(ShadowStopped, match="SIGSEGV"):
             shadow.run_to(worker.address("round_done"), LIMIT_S)
+        drop(worker, shadow)
+        assert worker.finish() == RIGHT
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_copy_has_no_descriptors(worker: Worker, monkeypatch: pytest.MonkeyPatch, closes: bool) -> None:
+    """Neither where the kernel closes all at once, nor where it is too old to; nor has a copy of a copy."""
+    if not closes:
+        monkeypatch.setattr(isolation, "closes_ranges", lambda: False)
+    before = sorted(os.listdir(f"/proc/{worker.pid}/fd"))
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        shadow = fork_shadow(tracee)
+        assert os.listdir(f"/proc/{shadow.pid}/fd") == []  # while the program is stopped
+        assert os.readlink(f"/proc/{shadow.pid}/cwd") == "/"
+    assert sorted(os.listdir(f"/proc/{worker.pid}/fd")) == before != []
+    assert os.readlink(f"/proc/{worker.pid}/cwd") == os.getcwd()
+    with copies_of(shadow, 1) as (copy,):
+        assert os.listdir(f"/proc/{copy.pid}/fd") == []
+        copy.run_to(worker.address("round_done"), LIMIT_S)
+    shadow.run_to(worker.address("round_done"), LIMIT_S)
+    assert sorted(os.listdir(f"/proc/{worker.pid}/fd")) == before
+    drop(worker, shadow)
+    assert worker.finish() == RIGHT
+
+
+def test_a_copy_never_has_descriptors_of_its_own(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if memopt dies before it has closed them: until then they are the program's, in one table."""
+    tables: list[int] = []
+
+    def fail(child: Tracee, *_: object) -> None:
+        tables.append(ctypes.CDLL(None).syscall(_SYS_KCMP, worker.pid, child.pid, _KCMP_FILES, 0, 0))
+        raise Rejected(Reason.NO_MEMORY, "memopt is gone")
+
+    before = sorted(os.listdir(f"/proc/{worker.pid}/fd"))
+    monkeypatch.setattr(isolation, "isolate", fail)
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        with pytest.raises(Rejected):
+            fork_shadow(tracee)
+    assert tables in ([0], [-1])  # the same table; or the kernel does not tell
+    assert sorted(os.listdir(f"/proc/{worker.pid}/fd")) == before
+    if worker.foreign:
+        with attach(worker.pid) as tracee:
+            tracee.stop()
+            remote_calls.run(tracee, [remote_calls.Call(remote_calls.SYS_WAIT4, (-1, 0, 0x40000001, 0))])
+    assert worker.finish() == RIGHT
+
+
+def test_many_shared_mappings_take_few_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory map of the program is read once in a stop, and a copy is isolated by a few calls."""
+    calls: list[int] = []
+    maps_read: list[int] = []
+
+    def counted_run(tracee: Tracee, made: Sequence[remote_calls.Call], **more: Any) -> tuple[int, ...]:
+        calls.append(len(made))
+        return run(tracee, made, **more)
+
+    def counted_mappings(pid: int) -> tuple[Mapping, ...]:
+        maps_read.append(pid)
+        return mappings(pid)
+
+    run = remote_calls.run
+    monkeypatch.setattr(remote_calls, "run", counted_run)
+    for module in (shadow_module, code_cache, remote_calls, isolation):
+        monkeypatch.setattr(module, "mappings", counted_mappings)
+    with Worker("many", "shared") as worker:
+        with attach(worker.pid) as tracee:
+            tracee.stop()
+            shadow = fork_shadow(tracee)
+            assert maps_read.count(worker.pid) == 1
+            assert len(calls) < 10
+            program = {m.start: m for m in mappings(worker.pid)}
+            own = {m.start: m for m in mappings(shadow.pid)}
+            assert len(program) > 3000
+            assert {m.start for m in shadow.maps()} == set(program)
+            assert sum(m.shared and m.writable for m in program.values()) > 1000
+            assert not any(m.shared and m.writable for m in own.values())
+            assert set(own) == set(program)  # no table stays
+            maps_read.clear()
+            CodeCache.create(tracee, tracee.registers().rip, PAGE, PAGE, PAGE).release(tracee)
+            assert maps_read.count(worker.pid) <= 2
         drop(worker, shadow)
         assert worker.finish() == RIGHT
 

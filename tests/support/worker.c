@@ -1,7 +1,8 @@
 /* A program to attach to: it counts in a loop with a known header until SIGUSR1, then says whether all went well.
-   usage: worker [timer | thread | sleep | read | shared | segv | seccomp | confine | tasks]...
+   usage: worker [timer | thread | sleep | read | shared | many | segv | seccomp | confine | tasks]...
    timer: SIGALRM every millisecond; thread: a second thread that sleeps; sleep, read: sits in nanosleep or read(0)
-   after saying ready; shared: every round also writes to shared memory; segv: SIGSEGV is caught; seccomp: a filter;
+   after saying ready; shared: every round also writes to shared memory; many: 3000 shared mappings; segv: SIGSEGV is
+   caught; seccomp: a filter;
    confine: at SIGUSR2 the program forbids itself calls that it does not make, on pain of death;
    tasks: at SIGUSR2 it switches to another task, which does nothing, and at the next one back. */
 #define _GNU_SOURCE
@@ -99,6 +100,10 @@ int main(int n, char **arguments)
         signal(SIGUSR2, switch_tasks);
     }
     volatile long *shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; has(n, arguments, "many") && i < 3000; i++) {
+        char *page = mmap(0, 8192, i & 1 ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        munmap(page, 4096);
+    }
     pthread_t second;
     if (has(n, arguments, "thread"))
         pthread_create(&second, 0, nap, 0);

@@ -41,7 +41,7 @@ def overlaps(maps: tuple[Mapping, ...], address: int) -> bool:
 def test_below_the_text_of_the_program(text: str) -> None:
     maps = parse_mappings(text)
     near = next(m for m in maps if m.executable).start + 0x123
-    address = choose_address(free_gaps(maps, LOWEST), near, SIZE)
+    address = choose_address(maps, near, SIZE, LOWEST)
     assert LOWEST <= address < near
     assert address % 4096 == 0
     assert not overlaps(maps, address)
@@ -50,7 +50,7 @@ def test_below_the_text_of_the_program(text: str) -> None:
 
 def test_library_code_gets_a_place_off_the_next_mappings() -> None:
     maps = parse_mappings(POSITION_INDEPENDENT + HEAP + LIBRARY)
-    address = choose_address(free_gaps(maps, LOWEST), 0x7FFFF7C29000, SIZE)
+    address = choose_address(maps, 0x7FFFF7C29000, SIZE, LOWEST)
     assert not overlaps(maps, address)
     assert (1 << 29) < 0x7FFFF7C00000 - address < REACH - SIZE
 
@@ -67,14 +67,14 @@ def test_no_room_is_a_refusal() -> None:
     near = 0x600000000000
     maps = parse_mappings(f"{near - (1 << 32):x}-{near + (1 << 32):x} r-xp 00000000 fe:00 9 /prog\n")
     with pytest.raises(Rejected) as caught:
-        choose_address(free_gaps(maps, LOWEST), near, SIZE)
+        choose_address(maps, near, SIZE, LOWEST)
     assert caught.value.reason is Reason.NO_ROOM
 
 
 def test_a_text_at_the_bottom_has_no_room_below() -> None:
     maps = parse_mappings("00010000-00400000 r-xp 00000000 fe:00 9 /prog\n" + LIBRARY)
     with pytest.raises(Rejected):  # above it only brk's room lies within reach
-        choose_address(free_gaps(maps, LOWEST), 0x20000, SIZE)
+        choose_address(maps, 0x20000, SIZE, LOWEST)
 
 
 def largest(maps: tuple[Mapping, ...], address: int = 0, size: int = 0) -> int:
@@ -111,8 +111,8 @@ def test_scratch_leaves_the_largest_gap_to_the_program(text: str, lost: int) -> 
 def test_the_scratch_of_several_versions_lies_together() -> None:
     maps = parse_mappings(POSITION_INDEPENDENT + HEAP + LIBRARY)
     first = choose_scratch(maps, free_gaps(maps, LOWEST), SCRATCH, "/prog")
-    scratch = f"{first:x}-{first + SCRATCH:x} rw-p 00000000 00:00 0\n"
-    more = parse_mappings(scratch + POSITION_INDEPENDENT + HEAP + LIBRARY)
+    taken = f"{first:x}-{first + SCRATCH:x} rw-p 00000000 00:00 0\n"
+    more = parse_mappings(taken + POSITION_INDEPENDENT + HEAP + LIBRARY)
     second = choose_scratch(more, free_gaps(more, LOWEST), SCRATCH, "/prog")
     assert second == first - SCRATCH
     assert 0x555555555000 - first > REACH  # so that the code of many versions keeps its room
@@ -127,10 +127,10 @@ def test_no_room_for_scratch_is_a_refusal() -> None:
 
 def test_gaps_of_many_mappings_are_those_of_few() -> None:
     """Neighbouring mappings, which a walk over all of them for each would take minutes for, leave the same gaps."""
-    start = 0x7FFF00000000
+    start, pages = 0x7FFF00000000, 60_000
     many = "".join(f"{start + 0x1000 * n:x}-{start + 0x1000 * (n + 1):x} r{'w-'[n & 1]}-p 00000000 00:00 0\n"
-                   for n in range(60_000))
-    one = f"7fff00000000-{0x7FFF00000000 + 0x1000 * 60_000:x} rw-p 00000000 00:00 0\n"
+                   for n in range(pages))
+    one = f"{start:x}-{start + 0x1000 * pages:x} rw-p 00000000 00:00 0\n"
     before = POSITION_INDEPENDENT + HEAP
     assert free_gaps(parse_mappings(before + many + LIBRARY), LOWEST) == (
         free_gaps(parse_mappings(before + one + LIBRARY), LOWEST))

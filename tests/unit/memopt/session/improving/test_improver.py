@@ -13,10 +13,12 @@ from memopt.options import Options
 from memopt.session.improving import improver as improving
 from memopt.session.improving.improver import Improver
 from memopt.session.improving.in_service import RETRIES
+from memopt.session.measuring.hotness import Hotness
 from memopt.session.replacing.decision import Attempt, Refused
 from memopt.session.replacing.history import History
 from memopt.session.replacing.process import Process
 from memopt.session.replacing.site import Site
+from runtime.trial.copy_cost import CopyBudget
 from tests.support.sites import NESTS, site_of
 
 ADDRESS = 0x401000
@@ -84,6 +86,52 @@ def test_how_often_an_outer_loop_is_looked_at_that_is_too_short(improver_with: C
     for _ in range(RETRIES):
         improver.settle(improver.attempt(Attempt(ADDRESS, ())))
     assert [x is trying.tried[0] for x in trying.tried].index(False) == tries
+
+
+def hot_at(address: int) -> Hotness:
+    """Samples enough at one address."""
+    hotness = Hotness()
+    hotness.add([address] * 100)
+    return hotness
+
+
+def test_a_loop_waits_until_a_copy_is_worth_its_cost(improver_with: Callable[..., Improver],
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no attempt that counts, other loops do not get theirs meanwhile, and the report says why."""
+    reasons = iter([Reason.COPY_COSTS] * (RETRIES + 1) + [Reason.NON_AFFINE] * 100)
+    trying = Trying(lambda _: next(reasons))
+    improver, hotness = improver_with(trying), hot_at(ADDRESS)
+    monkeypatch.setattr(improving, "worth_lifting", lambda *_: True)
+    monkeypatch.setattr(improver.worker, "start", lambda job: job())
+    enough = False
+    monkeypatch.setattr(CopyBudget, "enough", lambda *_: enough)
+    assert improver.consider(hotness)
+    assert len(trying.tried) == 1
+    assert improver.decisions == []
+    for _ in range(3):
+        assert not improver.consider(hotness)
+    assert len(trying.tried) == 1
+    loop, = improver.report(hotness, (), ()).loops
+    assert loop.reason is Reason.COPY_COSTS
+    enough = True
+    for _ in range(RETRIES):
+        assert improver.consider(hotness)
+    assert len(trying.tried) == 1 + RETRIES
+    assert improver.decisions == []
+    assert improver.consider(hotness)
+    assert [d.reason for d in improver.decisions if isinstance(d, Refused)] == [Reason.NON_AFFINE]
+    assert [x.reason for x in improver.report(hotness, (), ()).loops] == [Reason.NON_AFFINE]
+
+
+def test_what_is_at_stake_is_the_open_share(improver_with: Callable[..., Improver],
+                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    improver, hotness = improver_with(Trying(lambda _: Reason.NON_AFFINE)), hot_at(ADDRESS)
+    hotness.settled.append((0x500000, 0x501000))
+    hotness.add([0x500100] * 100)
+    monkeypatch.setattr(improving, "worth_lifting", lambda *_: True)
+    monkeypatch.setattr(improver.worker, "start", lambda _: None)
+    assert improver.consider(hotness)
+    assert improver.process.copies.at_stake == pytest.approx(0.5)
 
 
 def test_the_end_imports_nothing(improver_with: Callable[..., Improver], monkeypatch: pytest.MonkeyPatch) -> None:
