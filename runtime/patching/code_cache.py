@@ -19,7 +19,9 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import resource
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from memopt.ir.code import (
@@ -36,7 +38,7 @@ from runtime import faults
 from runtime.target import remote_calls
 from runtime.target.memory import PAGE, Mapping, Memory, mapping_at, mappings
 from runtime.target.remote_calls import KEPT, Call, UnusedBytes
-from runtime.target.tracee import Tracee
+from runtime.target.tracee import Tracee, status_field
 
 MEMFD_NAME = "memopt"
 STATISTICS_SIZE = PAGE
@@ -55,6 +57,7 @@ _MARGIN = 16 << 10  # at least, from other mappings
 _HEAP_GROWTH = 64 << 30  # brk starts up to 32 MiB (1 GiB in some kernels) behind .bss and grows upward
 _STACK_GROWTH = 8 << 30
 _WIDE = 1 << 40  # addresses below a text of which a few GiB do not matter
+_LITTLE = 16  # a version takes at most one part in so many of what a limit leaves
 _STUB_BYTES = 352  # for ``_mapping_calls``, the longest stub here
 TOP = (1 << 47) - PAGE  # end of the 47-bit user address space
 
@@ -158,6 +161,24 @@ def _program(pid: int) -> str:
         return ""
 
 
+def check_limits(pid: int, mapped: int, size: int) -> None:
+    """Check that ``size`` bytes for a version take little of what limits leave to ``pid``, which has ``mapped``
+    mappings: the program must be able to map what it will. Raises ``Rejected(NO_MEMORY)``."""
+    with suppress(OSError, ValueError):
+        with open("/proc/sys/vm/max_map_count", encoding="ascii") as file:
+            most = int(file.read())
+        if mapped > most - most // 16:
+            raise Rejected(Reason.NO_MEMORY, f"it has {mapped:,} of {most:,} mappings that a process may have")
+    with suppress(OSError):
+        for limit, used in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
+            most, _ = resource.prlimit(pid, limit)
+            words = status_field(pid, used).split()
+            left = most - (int(words[0]) << 10) if words else most
+            if most != resource.RLIM_INFINITY and _LITTLE * size > left:
+                raise Rejected(Reason.NO_MEMORY, f"new code needs {size >> 10} KiB, and a limit leaves it "
+                                                 f"{max(0, left) >> 10} KiB")
+
+
 def _lowest_address() -> int:
     """The lowest address that may be mapped: mmap_min_addr, but at least 64 KiB, so that a null pointer plus a small
     offset still faults."""
@@ -191,6 +212,7 @@ class CodeCache:
         maps = mappings(tracee.pid)
         if sum(m.shared and m.path.startswith(f"/memfd:{MEMFD_NAME} ") for m in maps) >= MOST_VERSIONS:
             raise Rejected(Reason.NO_MEMORY, f"the pages of {MOST_VERSIONS} versions are in the process")
+        check_limits(tracee.pid, len(maps), total + scratch_size)
         gaps = free_gaps(maps, _lowest_address())
         code = choose_near(gaps, near, total)
         place = remote_calls.find_place(tracee, _STUB_BYTES, [m for m in maps if m.path])

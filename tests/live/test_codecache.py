@@ -10,9 +10,9 @@ import pytest
 
 from memopt.ir.code import FRAME_LIMIT
 from memopt.ir.reasons import Reason, Rejected
-from runtime.patching.code_cache import NO_LIMIT, CodeCache, Statistics
-from runtime.target.memory import mapping_at, mappings
-from runtime.target.tracee import Tracee, attach
+from runtime.patching.code_cache import NO_LIMIT, CodeCache, Statistics, check_limits
+from runtime.target.memory import PAGE, mapping_at, mappings
+from runtime.target.tracee import Tracee, attach, status_field
 from tests.support.targets import RIGHT, Worker
 
 
@@ -105,3 +105,28 @@ def test_no_free_descriptor_is_a_refusal_and_leaves_nothing() -> None:
             assert mappings(worker.pid) == before
         resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, limits)
         assert worker.finish() == RIGHT
+
+
+@pytest.mark.parametrize(("limit", "field"), [(resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")])
+def test_what_a_limit_leaves_is_the_programs(limit: int, field: str) -> None:
+    """A version may take little of it: natively the program could map all."""
+    with Worker() as worker, attach(worker.pid) as tracee:
+        tracee.stop()
+        before = mappings(worker.pid)
+        used = int(status_field(worker.pid, field).split()[0]) << 10
+        unlimited = resource.prlimit(worker.pid, limit)
+        for room, enough in ((100 << 10, False), (64 << 20, True)):
+            resource.prlimit(worker.pid, limit, (used + room, unlimited[1]))
+            if enough:
+                create(tracee).release(tracee)
+            else:
+                with pytest.raises(Rejected, match="a limit leaves it") as caught:
+                    create(tracee)
+                assert caught.value.reason is Reason.NO_MEMORY
+            assert mappings(worker.pid) == before
+
+
+def test_the_last_mappings_are_the_programs() -> None:
+    check_limits(os.getpid(), 40_000, PAGE)
+    with pytest.raises(Rejected, match="mappings that a process may have"):
+        check_limits(os.getpid(), 1 << 31, PAGE)

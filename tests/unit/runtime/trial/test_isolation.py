@@ -1,4 +1,4 @@
-"""What a copy shares with its parent, and by which calls that is taken away; tests/live/test_shadow.py has real ones."""
+"""What a copy shares with its parent, and by which calls that is taken away. Real copies: tests/live/test_shadow.py."""
 
 from __future__ import annotations
 

@@ -44,3 +44,51 @@ def test_what_could_exhaust_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(memory_budget, "available", lambda _: 60 << 20)
     with pytest.raises(Rejected, match="60 MiB are free"):
         check_copies(os.getpid())
+
+
+def test_where_the_kernel_promises_only_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy takes no more than half of it: the program may want memory, too."""
+    monkeypatch.setattr(memory_budget, "promises_left", lambda: 1 << 40)
+    check_copies(os.getpid())
+    monkeypatch.setattr(memory_budget, "promises_left", lambda: 130 << 20)
+    with pytest.raises(Rejected, match="130 MiB that the kernel may still promise"):
+        check_copies(os.getpid())
+
+
+def test_promises_are_read_where_they_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_budget, "_number", lambda _: 2)
+    left = memory_budget.promises_left()
+    assert left is not None
+    assert left % 1024 == 0
+    for mode in (0, 1, None):
+        monkeypatch.setattr(memory_budget, "_number", lambda _, mode=mode: mode)
+        assert memory_budget.promises_left() is None
+
+
+def test_the_program_can_still_start_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_budget, "processes_left", lambda _: 66)
+    check_copies(os.getpid(), 2)
+    with pytest.raises(Rejected, match="a limit leaves 66 processes") as caught:
+        check_copies(os.getpid(), 3)
+    assert caught.value.reason is Reason.NO_MEMORY
+
+
+def test_limits_on_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_budget, "_cgroups", lambda _: [("", "/a")])
+    monkeypatch.setattr(memory_budget, "_room", lambda root, *_: 1 << 62 if root == "/sys/fs/cgroup" else 0)
+    monkeypatch.setattr(memory_budget.resource, "prlimit", lambda *_: (5000, 5000))
+    monkeypatch.setattr(memory_budget, "_threads_of", lambda user, enough: 4000)
+    monkeypatch.setattr(memory_budget, "status_field", lambda *_: "1000 1000 1000 1000")
+    assert memory_budget.processes_left(7) == 1000
+    monkeypatch.setattr(memory_budget, "status_field", lambda *_: "0 0 0 0")
+    assert memory_budget.processes_left(7) == 1 << 62
+    monkeypatch.setattr(memory_budget, "_cgroups", lambda _: [("cpu,pids", "/a")])
+    assert memory_budget.processes_left(7) == 0
+
+
+def test_threads_are_counted_where_the_number_of_all_is_not_enough() -> None:
+    everybody = memory_budget._threads_of(os.geteuid(), 1 << 30)
+    own = memory_budget._threads_of(os.geteuid(), 0)
+    assert own > 0
+    assert everybody > 0
+    assert memory_budget._threads_of(4_000_000, 0) == 0
