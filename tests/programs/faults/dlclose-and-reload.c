@@ -1,6 +1,6 @@
 /* Plug-ins of one shape come and go: dlopen, run, dlclose, dlopen of another, which the kernel puts at the same address.
    addsd against subsd is all that differs, and that is not at the header. Usage: PLUS.so MINUS.so
-   First they change every few calls, while memopt may be at work; then one stays until new code is in place. */
+   They change every few calls, while memopt may be at work; then one stays until new code has been in place. */
 #ifdef LIB
 void nest(const double *a, const double *b, double *c, long n) {
     for (long i = 0; i < n; i++)
@@ -25,12 +25,14 @@ static F opened(const char *name) {
     F f = (F)dlsym(library, "nest");
     same += (void *)f == last;
     last = (void *)f;
+    witness_bytes_of((void *)f, (char *)dlsym(library, "nest_end") - (char *)f);
     return f;
 }
 static void calls(F f, int sign, int number) {
     for (int i = 0; i < number; i++) {
         memset(d, 0, n * n * 8);
         f(a, b, d, n);
+        in_place();
         for (long q = 0; q < n * n; q++)
             if (d[q] != sign * want[q]) { wrong++; break; }
     }
@@ -41,10 +43,9 @@ int main(int argc, char **v) {
     for (long i = 0; i < n; i++) for (long k = 0; k < n; k++) for (long j = 0; j < n; j++) want[i * n + j] += a[i * n + k] * b[k * n + j];
     for (int g = 0; g < 12; g++) calls(opened(v[1 + g % 2]), g % 2 ? -1 : 1, 3);
     F f = opened(v[1]);
-    witness_bytes_of((void *)f, (char *)dlsym(library, "nest_end") - (char *)f);
-    do calls(f, 1, 1); while (awaited());
-    acts();
+    do calls(f, 1, 1); while (!witness_seen && awaited());
     for (int g = 1; g < 6; g++) calls(opened(v[1 + g % 2]), g % 2 ? -1 : 1, 3);
+    told_in_place(witness_seen);
     printf("%ld wrong\n", wrong);
     fprintf(stderr, "%ld at the same address\n", same);
     return 0;

@@ -1,5 +1,5 @@
 /* Two builds of one plug-in, loaded in turn; they differ in one constant. Usage: 0.so 1.so ROUNDS
-   At first they change every few calls, while memopt may be at work; then one stays until new code is in place. */
+   They change every few calls, while memopt may be at work; then one stays until new code has been in place. */
 #include "witness.h"
 #include <dlfcn.h>
 #define N 300
@@ -14,12 +14,14 @@ static F opened(const char *name) {
     F f = (F)dlsym(library, "product");
     moved += at && at != (void *)f;
     at = (void *)f;
+    witness_bytes_of((void *)f, (char *)dlsym(library, "product_end") - (char *)f);
     return f;
 }
 static void calls(F f, int version, int number) {
     for (int q = 0; q < number; q++) {
         memset(c, 0, N * N * 8);
         f(c, a, b, N);
+        in_place();
         wrong += memcmp(c, want[version], N * N * 8) != 0;
     }
 }
@@ -33,10 +35,9 @@ int main(int argc, char **argv) {
     }
     for (int r = 0; r < rounds; r++) calls(opened(argv[1 + r % 2]), r % 2, 3);
     F f = opened(argv[1]);
-    witness_bytes_of((void *)f, (char *)dlsym(library, "product_end") - (char *)f);
-    do calls(f, 0, 1); while (awaited());
-    acts();
+    do calls(f, 0, 1); while (!witness_seen && awaited());
     for (int r = 1; r < 6; r++) calls(opened(argv[1 + r % 2]), r % 2, 3);
+    told_in_place(witness_seen);
     printf("%d wrong\n", wrong);
     fprintf(stderr, "moved %d times\n", moved);
     return 0;

@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#define WARM 12    /* rounds at least */
-#define REPEATED 40 /* calls between two fillings, while it is warmed up */
+#define WARM 12 /* rounds at least */
+#define MOST_REPEATED 4000
 
 struct lane lanes[LANES];
 char **arguments;
@@ -148,6 +148,19 @@ static const struct kind *kind_of(const char *word, long *p, long *q)
     _exit(97);
 }
 
+/* How often the nest is called between two fillings, so that it takes nearly all of the time. */
+static long repetitions(void)
+{
+    double start = cpu_seconds();
+    fill(&lanes[0], 0);
+    contents(&lanes[0]);
+    double between = cpu_seconds() - start;
+    run_on(&lanes[0], 0);
+    double nest_seconds = cpu_seconds() - start - between;
+    double enough = 10 * between / (nest_seconds + 1e-9);
+    return enough > MOST_REPEATED ? MOST_REPEATED : enough < 1 ? 1 : (long)enough;
+}
+
 static void prepare(void)
 {
     if (nest.plugged)
@@ -184,12 +197,13 @@ int main(int argc, char **argv)
         if (k->early)
             k->early(p, q);
     }
+    long repeated = repetitions();
     witness_bytes_of(nest_code, nest.size);
     for (int round = 0; round < WARM || (!confined && awaited()); round++) {
         if (before_round)
             before_round();
         wrong += wrong_on(&lanes[0], 0);
-        for (int n = 0; n < REPEATED && !(round >= WARM && in_place()); n++)
+        for (int n = 0; n < repeated && !(round >= WARM && in_place()); n++)
             run_on(&lanes[0], 0);
         if (after_round)
             after_round();

@@ -24,7 +24,7 @@ from pathlib import Path
 from tests.support.surroundings.build import build
 from tests.support.surroundings.draw import Surrounded
 
-AWAIT = "12"  # seconds for new code to come
+AWAIT = "20"  # seconds for new code to come
 NATIVE, HELPED = 60.0, 90.0  # seconds for a run; more is endless
 _TOLD = re.compile(r"^(begins|acted) (\S+) (\d)$", re.MULTILINE)
 
