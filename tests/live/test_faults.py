@@ -34,7 +34,7 @@ def test_every_program_is_run() -> None:
     assert {fault.name for fault in FAULTS} >= KNOWN
 
 
-@pytest.mark.parametrize("fault", some(PROGRAMS, 8, ids=map(label, PROGRAMS)))
+@pytest.mark.parametrize("fault", some(PROGRAMS, 3, ids=map(label, PROGRAMS)))
 def test_right_with_new_code_in_place(fault: Fault, folder: Path) -> None:
     need(fault.made[0].compiler, *(("taskset",) if fault.cpus[0] else ()))
     command = built(fault, folder)
