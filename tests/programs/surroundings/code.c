@@ -13,7 +13,7 @@ static uint64_t want[2][CALLS]; /* on lane 0, by each plug-in */
 static int current;
 static void *library;
 static unsigned char *by_hand; /* where the segments are copied to */
-static size_t by_hand_size;
+#define BY_HAND (1 << 20)
 
 static const char *path_of(int which)
 {
@@ -26,7 +26,7 @@ static const char *path_of(int which)
 /* The segments of a file, copied to anonymous memory that is never writable and executable at the same time. */
 static void copy_segments(const char *path)
 {
-    static unsigned char bytes[1 << 20];
+    static unsigned char bytes[BY_HAND];
     FILE *file = fopen(path, "rb");
     size_t size = file ? fread(bytes, 1, sizeof bytes, file) : 0;
     Elf64_Ehdr *head = (void *)bytes;
@@ -34,12 +34,9 @@ static void copy_segments(const char *path)
     if (!size || fclose(file))
         _exit(91);
     if (by_hand)
-        mprotect(by_hand, by_hand_size, PROT_READ | PROT_WRITE);
-    for (int n = 0; n < head->e_phnum; n++)
-        if (segment[n].p_type == PT_LOAD && segment[n].p_vaddr + segment[n].p_memsz > by_hand_size)
-            by_hand_size = (segment[n].p_vaddr + segment[n].p_memsz + PAGE - 1) & -PAGE;
-    if (!by_hand)
-        by_hand = mmap(0, by_hand_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mprotect(by_hand, BY_HAND, PROT_READ | PROT_WRITE);
+    else
+        by_hand = mmap(0, BY_HAND, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (int n = 0; n < head->e_phnum; n++)
         if (segment[n].p_type == PT_LOAD)
             memcpy(by_hand + segment[n].p_vaddr, bytes + segment[n].p_offset, segment[n].p_filesz);
@@ -63,6 +60,7 @@ static void opened(int which)
         nest_code = by_hand + ((unsigned char *)nest_code - (unsigned char *)info.dli_fbase);
     }
     current = which;
+    witness_anew();
 }
 
 void open_plug_in(void)

@@ -29,6 +29,8 @@ void say(const char *format, ...)
         _exit(99);
 }
 
+void witness_anew(void) { witness_bytes_of(nest_code, nest.size); }
+
 void effective(void) { was_effective = 1; }
 
 double cpu_seconds(void)
@@ -198,7 +200,7 @@ int main(int argc, char **argv)
             k->early(p, q);
     }
     long repeated = repetitions();
-    witness_bytes_of(nest_code, nest.size);
+    witness_anew();
     for (int round = 0; round < WARM || (!confined && awaited()); round++) {
         if (before_round)
             before_round();

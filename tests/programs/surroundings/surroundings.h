@@ -67,6 +67,7 @@ void result_into(struct lane *, long iterations); /* of lane 0 in call 0 after s
 long wrong_below(const struct lane *, const struct lane *result, size_t step); /* elements that progress says are done */
 unsigned char *mapped(size_t bytes);
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void witness_anew(void); /* nest_code is another, or at another place */
 void effective(void); /* the kind has found something to do: new code in place counts from here */
 double cpu_seconds(void);
 

@@ -45,7 +45,7 @@ class SurroundedWriter(Writer):
     def _outermost(self, loop: Loop) -> str:
         first, test, step = self.head(loop).split(";")
         if self.forms.plugged and not self.limited:
-            first = f"{first} - PLUG" if loop.step < 0 else f"{first} + PLUG"
+            first += f" + {loop.step} * PLUG"
         if self.forms.stops:
             test += " && !control->stop"
         if self.limited:
