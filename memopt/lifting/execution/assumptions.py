@@ -235,6 +235,7 @@ class Assumptions:
         one that has the same value at every entry."""
         parameters = {s: Linear.symbol(parameter(s)) for s in self.parameters}
         known = replace(self, trips=trips, steps=steps, equations=(), solved=parameters)
+        known = known.in_frame() if self.framed else known
         for symbol, value in counted_down(trips, lambda symbol: self.step(Linear.symbol(symbol), steps)).items():
             known = replace(known, solved=known._solving(symbol, value))
         for linear, _ in self.equations:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 RETRIES = 6  # attempts at a loop that is refused for a reason that may pass
 RETRY_SECONDS = 0.05  # before the second try, twice as long before the third, and so on
+COST_SECONDS = 0.5  # of processor time, to make one version
 TURNS_AFTER = 0.2, 0.6, 2.0  # seconds in service before each A/B measurement, until one gives a result
 
 
@@ -77,7 +78,8 @@ class InService:
         """Start to take out a version that is not faster in service; False if there is none."""
         unfit = self._unfit()
         for version in self.versions():
-            verdict = unfit or version.service.judge(version.cache.read_statistics(), self._inside(version))
+            verdict = unfit or version.service.judge(version.cache.read_statistics(), self._inside(version),
+                                                     others=self._earned(version))
             if verdict is not None:
                 self._start(functools.partial(self.take_out, version, verdict))
                 return True
@@ -108,6 +110,14 @@ class InService:
                 free_lock(self.process, version)
         except Exception as error:  # noqa: BLE001 - it stays taken, and the original runs
             say_internal(self.process.timer.name, error)
+
+    def _earned(self, version: Installed) -> bool:
+        """Whether one more version may be made for other sizes: a second one always, a third one once the first two
+        have earned what they cost, and so on. So sizes that never come again cost little, however slowly they change.
+        """
+        made = list(line(version))
+        gained = sum(v.service.earned(v.cache.read_statistics(), self._inside(v)) for v in made)
+        return len(made) == 1 or gained >= COST_SECONDS * len(made)
 
     def hold(self) -> bool:
         """Start an A/B measurement if one is due: of a version that was not measured yet, or got slower since; then of
@@ -194,7 +204,12 @@ class InService:
                 break
             time.sleep(RETRY_SECONDS * number)
         if not isinstance(new, Installed):
-            self._put_back(old)
+            never_ran = old.behind is None and not old.cache.read_statistics().runs
+            if new is not None and new.reason is Reason.NEW_SIZES and never_ran:
+                give_back(self.process, old.cache)
+                self.history.replace(old, old.refused(new.reason, new.detail))
+            else:
+                self._put_back(old)
             return
         if new.behind is old:
             behind = replace(old, ranges=())  # the code belongs to the new version now

@@ -62,20 +62,21 @@ class Service:
     _rest: tuple[int, float] = (-1, 0.0)  # runs when the lock was looked at, or when they last changed, and the time
     _patience: float = STILL_SECONDS
 
-    def judge(self, counted: Statistics, inside: float) -> Verdict | None:
+    def judge(self, counted: Statistics, inside: float, *, others: bool = True) -> Verdict | None:
         """The verdict on the time since the last one; None: the version stays, or it is too early to tell.
 
         ``inside``: processor seconds in the version's code so far, by samples; guards, and saving and restoring
-        registers, are in it. An entry whose guard fails counts as one iteration of the original.
+        registers, are in it. ``others``: another version may be made for other sizes (``earned``). An entry whose guard
+        fails counts as one iteration of the original.
         """
         entries, runs, iterations = (getattr(counted, f.name) - getattr(self._judged, f.name)
                                      for f in fields(Statistics))
         if counted.runs == 0 and entries >= ENOUGH_ENTRIES:
-            return Verdict(Reason.GUARD_FAILED, f"{entries} entries, none with the values it was made for", True)
+            return Verdict(Reason.GUARD_FAILED, f"{entries} entries, none with the values it was made for", others)
         # After every run the header is entered again, with too few iterations left for another run; a run may also
         # begin some entries late.
-        others = entries - 2 * self.period * runs
-        if self.again and others >= max(ENOUGH_ENTRIES, iterations):
+        elsewhere = entries - 2 * self.period * runs
+        if self.again and others and elsewhere >= max(ENOUGH_ENTRIES, iterations):
             return Verdict(Reason.GUARD_FAILED, f"of the last {entries} entries {runs} had the values it was made for",
                            True)
         sampled = inside - self._inside
@@ -97,6 +98,13 @@ class Service:
         if lost <= 0:
             self.pass_over(counted, inside)
         return None
+
+    def earned(self, counted: Statistics, inside: float) -> float:
+        """Seconds that the program has gained by the version since it was installed; infinite where there was no
+        trial, so that nothing is known. ``inside``: as for ``judge``."""
+        if self.original_per_iteration is not None:
+            return self.original_per_iteration * counted.iterations - inside
+        return math.inf if self.speedup is None else self.speedup * inside - inside
 
     def keeps(self, gain: float, pace: float, counted: Statistics, processor: float) -> None:
         """Note the result of an A/B measurement. ``pace``: seconds of the program for each pass by the header."""

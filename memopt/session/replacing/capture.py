@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from memopt.ir.reasons import Reason, Rejected
 from memopt.session.replacing.history import History
 from memopt.session.replacing.process import Process
-from memopt.session.replacing.recurrence import check_recurring
+from memopt.session.replacing.recurrence import entries_ahead, recurring, sizes
 from memopt.session.replacing.stage_times import processor_limit
 from memopt.session.replacing.versions import line
 
@@ -32,6 +32,7 @@ LIFT_SECONDS = 5.0  # of processor time, to lift one loop
 FEW_TRIPS = 1 << 16  # if at most so many iterations are left, the trip count of the next entry is looked at, too
 NEAR_SECONDS = 0.02  # within which the next entry has to come
 ONCE_SECONDS = 0.5  # a loop that took more processor time to lift is not lifted again at once
+KNOWN_AHEAD = 4  # entries that follow, with which a loop is lifted whose sizes do not seem to come again
 NEXT_SECONDS = 2.0  # from one iteration of a loop to the next, where it is looked at twice
 OF_THE_ENTRY = frozenset({Reason.TRIP_COUNT, Reason.DATA_DEPENDENT_BRANCH, Reason.DATA_DEPENDENT_ADDRESS,
                           Reason.CARRIED_VALUE, Reason.NON_AFFINE, Reason.UNPROVED, Reason.OVERLAP, Reason.TOO_SHORT,
@@ -63,7 +64,7 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
                     raise
                 lifted = lift_at_next_arrival(process, header, shadow, first, lift)
             if history.entries(header):
-                _check_recurring(lifted.region, code.exits, shadow, history)
+                lifted = for_recurring_sizes(lifted, lift, code, history, shadow)
             trips, maps = trip_count(lifted.region, code.exits, shadow), shadow.maps()
             region = returning(lifted.region, code.site, live_values(lifted.region, shadow), maps)
         if region.publishes:
@@ -74,13 +75,25 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
         return lifted, max(trips, *map(lifted.trips, entries))
 
 
-def _check_recurring(region: Region, exits: frozenset[int], shadow: Shadow, history: History) -> None:
-    """Raises Rejected(NEW_SIZES), and notes it, where versions for single sizes would serve few entries."""
-    try:
-        check_recurring(region, exits, shadow)
-    except Rejected:
-        history.new_sizes.add(region.header)
-        raise
+def for_recurring_sizes(lifted: Lifted, lift: Callable[[], Lifted], code: LoopCode, history: History,
+                        shadow: Shadow) -> Lifted:
+    """``lifted``, if its sizes come again at the entries that follow (memopt.session.replacing.recurrence); else what
+    is lifted with some of these entries known, since sizes of two entries may seem to depend on any register. Raises
+    Rejected(NEW_SIZES), and notes it, where that does not help either."""
+    from memopt.lifting.execution.parameters import live_in
+
+    region, header = lifted.region, code.loop.header
+    ahead = entries_ahead(region, code.exits, shadow)
+    if recurring(region, ahead):
+        return lifted
+    history.ahead[header] = [{live_in(s): v for s, v in entry.items()} for entry in ahead[1:1 + KNOWN_AHEAD]]
+    lifted = lift()
+    ahead = entries_ahead(lifted.region, code.exits, shadow)
+    if recurring(lifted.region, ahead):
+        return lifted
+    history.new_sizes.add(header)
+    different = len(set(sizes(lifted.region, ahead)))
+    raise Rejected(Reason.NEW_SIZES, f"{different} different ones in {len(ahead)} entries")
 
 
 def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow, to_the_end: bool) -> Lifted:

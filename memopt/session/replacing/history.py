@@ -37,13 +37,14 @@ class History:
     earlier: dict[int, list[Sample]] = field(default_factory=dict)  # by header: live-in values of other entries
     findings: Findings = field(default_factory=Findings)  # about the loop that is worked on
     aside: Installed | None = None  # set aside while another version is made for its loop
+    ahead: dict[int, list[Sample]] = field(default_factory=dict)  # by header: of entries that a copy came to
     new_sizes: set[int] = field(default_factory=set)  # headers of loops whose sizes do not come again
     left: int = 0  # bytes of versions that were taken out, which stay in the process
     named: bool = False  # whether profilers were told names for new code
 
     def entries(self, header: int) -> tuple[Sample, ...]:
-        """The live-in values of earlier entries of the loop at ``header``."""
-        return tuple(self.earlier.get(header, ()))
+        """The live-in values of other entries of the loop at ``header``: those it was lifted for, and later ones."""
+        return (*self.earlier.get(header, ()), *self.ahead.get(header, ()))
 
     def look_again(self, header: int, entry: Sample | None) -> bool:
         """Note ``entry``. Returns whether its loop is to be lifted once more, with all noted entries known: not if its

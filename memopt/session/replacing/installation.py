@@ -58,4 +58,4 @@ def watched(compiled: CompiledRegion, history: History) -> Service:
     return Service(measured.original if measured is not None and measured.even else None,
                    speedup=measured.speedup if measured is not None else None,
                    period=region.period,
-                   again=len(history.entries(region.header)) < LOOKS - 1)
+                   again=len(history.earlier.get(region.header, ())) < LOOKS - 1)

@@ -11,8 +11,9 @@ import pytest
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Relation
+from memopt.session.replacing.capture import KNOWN_AHEAD, for_recurring_sizes
 from memopt.session.replacing.history import LOOKS, History
-from memopt.session.replacing.recurrence import MOST_ENTRIES, check_recurring, sizes_ahead
+from memopt.session.replacing.recurrence import MOST_ENTRIES, entries_ahead, recurring, sizes
 from runtime.trial.shadow import End, ShadowStopped
 
 HEADER, OUT = 0x401000, 0x402000
@@ -30,11 +31,14 @@ class Region:
 
 @dataclass
 class Copy:
-    """A copy that comes to entries with ``sizes``, one after the other, and takes ``seconds`` for each."""
+    """A copy that comes to entries with ``sizes``, one after the other, and takes ``seconds`` from one to the next."""
 
     sizes: list[int]
     seconds: float = 0.001
     stops: list[int] = field(default_factory=list)
+
+    def registers(self) -> None:
+        """They are patched."""
 
     def run_to(self, address: int, timeout_s: float) -> float:
         if len(self.sizes) == 1:
@@ -51,6 +55,15 @@ class Copy:
         return self.run_to(address, timeout_s)
 
 
+@dataclass
+class Loop:
+    """A loop, and the code around it."""
+
+    loop: Loop | None
+    header: int = HEADER
+    exits: frozenset[int] = frozenset({OUT})
+
+
 @pytest.fixture
 def coming(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Copy]:
     def coming(sizes: Sequence[int], seconds: float = 0.001) -> Copy:
@@ -61,6 +74,7 @@ def coming(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Copy]:
             yield copy,
 
         monkeypatch.setattr("runtime.trial.shadow.copies_of", copies)
+        monkeypatch.setattr("runtime.trial.trial.general_registers", lambda _: {"rax": (1 << 64) - 1, "rdi": 0})
         monkeypatch.setattr("runtime.trial.trial.live_values", lambda _region, ahead: {
             "rsi": ahead.sizes[0], "rdi": 8 * len(ahead.stops)})
         return copy
@@ -69,18 +83,19 @@ def coming(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Copy]:
 
 
 def recurs() -> bool:
-    try:
-        check_recurring(Region(), frozenset({OUT}), object())  # type: ignore[arg-type]
-    except Rejected as refused:
-        assert refused.reason is Reason.NEW_SIZES
-        return False
-    return True
+    return recurring(Region(), entries_ahead(Region(), frozenset({OUT}), Copy([])))  # type: ignore[arg-type]
 
 
 def test_a_size_that_grows_at_each_entry_does_not_recur(coming: Callable[..., Copy]) -> None:
     copy = coming(range(200, 300))
     assert not recurs()
     assert copy.stops == [OUT, HEADER] * MOST_ENTRIES
+
+
+def test_entries_have_registers_as_signed_numbers(coming: Callable[..., Copy]) -> None:
+    coming([100, 101, 102])
+    found = entries_ahead(Region(), frozenset({OUT}), Copy([]))  # type: ignore[arg-type]
+    assert [(e["rax"], e["rdi"], e["rsi"]) for e in found] == [(-1, 0, 100), (-1, 16, 101), (-1, 32, 102)]
 
 
 @pytest.mark.parametrize("number", range(1, LOOKS + 1))
@@ -106,7 +121,37 @@ def test_a_few_entries_decide_nothing(coming: Callable[..., Copy]) -> None:
 
 def test_what_no_guard_compares_is_no_size(coming: Callable[..., Copy]) -> None:
     coming([100] * 100)
-    assert list(sizes_ahead(Region(), frozenset({OUT}), object())) == [(0,)]  # type: ignore[arg-type]
+    found = entries_ahead(Region(), frozenset({OUT}), Copy([]))  # type: ignore[arg-type]
+    assert len({e["rdi"] for e in found}) > LOOKS
+    assert set(sizes(Region(), found)) == {(0,)}
+
+
+@dataclass
+class Lifted:
+    region: Region
+
+
+@pytest.mark.parametrize("helps", [True, False])
+def test_entries_ahead_are_known_to_another_lift(coming: Callable[..., Copy], helps: bool) -> None:
+    coming(range(200, 300))
+    history, code, known = History(), Loop(Loop(None)), list[int]()
+
+    def lift() -> tuple[Lifted, dict[object, object]]:
+        known.append(len(history.entries(HEADER)))
+        coming([100, 101] * 50 if helps else range(200, 300))
+        return Lifted(Region()), {}
+
+    def attempt() -> object:
+        return for_recurring_sizes((Lifted(Region()), {}), lift, code, history, Copy([]))  # type: ignore[arg-type]
+
+    if helps:
+        attempt()
+    else:
+        with pytest.raises(Rejected, match="24 different ones in 24 entries") as refused:
+            attempt()
+        assert refused.value.reason is Reason.NEW_SIZES
+    assert known == [KNOWN_AHEAD]
+    assert history.new_sizes == (set() if helps else {HEADER})
 
 
 def test_a_loop_whose_sizes_do_not_recur_is_not_looked_at_again() -> None:
