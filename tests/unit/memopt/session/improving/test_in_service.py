@@ -186,3 +186,38 @@ def test_a_handler_that_may_repair_faults_ends_the_service(watching: Callable[..
     (refused,) = watched.history.decisions
     assert (watched.given_back, refused.reason) == ([old.cache], Reason.SIGSEGV_HANDLER)
     assert not watched.review()
+
+
+SELDOM = Statistics(5_000, 10, 1_000)  # faster, but the guard fails nearly always
+
+
+@pytest.mark.parametrize(("seconds", "asked"), [(0.2, False), (2.0, True)])
+def test_a_third_version_is_made_once_the_others_have_paid(watching: Callable[..., Watched],
+                                                           monkeypatch: pytest.MonkeyPatch, seconds: float,
+                                                           asked: bool) -> None:
+    watched, behind = watching(Reason.NOT_REACHED, Reason.NOT_FASTER), installed()
+    front = installed(behind)
+    watched.history.decisions += [behind, front]
+    front.cache.statistics = SELDOM
+    behind.cache.statistics = Statistics(1000, 1000, 100_000)  # twice as fast
+    monkeypatch.setattr(watched, "_inside", lambda version: seconds if version is behind else 0.0)
+    watched.review()
+    assert watched.improving.aside == ([front, front] if asked else [])
+    second = watching(Reason.NOT_REACHED, Reason.NOT_FASTER)
+    second.history.decisions.append(replace(behind, cache=front.cache))
+    second.review()
+    assert second.improving.aside, "a second one is made in any case"
+
+
+@pytest.mark.parametrize(("runs", "gone"), [(0, True), (3, False)])
+def test_a_version_whose_sizes_do_not_come_again_goes_unless_it_ran(watching: Callable[..., Watched], runs: int,
+                                                                    gone: bool) -> None:
+    watched, old = watching(Reason.NEW_SIZES), installed()
+    old.cache.statistics = Statistics(5_000, runs, runs)
+    watched.history.decisions.append(old)
+    watched.take_out(old, OTHERS)
+    (decision,) = watched.history.decisions
+    assert watched.given_back == ([old.cache] if gone else [])
+    assert isinstance(decision, Refused) == gone
+    if gone:
+        assert decision.reason is Reason.NEW_SIZES
