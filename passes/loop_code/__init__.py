@@ -34,4 +34,6 @@ whole nests and compares all bytes and exception flags with scalar code; so it c
 ``collapsing``, ``fma``, ``leaf_code``, ``leaf_shape``, ``macro_instances``, ``partial_tiles``, ``pointers``,
 ``ranges``, ``subroutine``, ``tile_body``, ``tile_run`` and ``value_numbering``; it also calls ``collapsing`` and
 ``leaf_shape`` directly. ``tests/property/test_loop_code.py`` does the same with random plans.
+``test_conditional_accesses`` and ``tests/property/test_conditional_nests.py`` run loads and stores under conditions
+next to pages that must not be touched.
 """

@@ -14,6 +14,7 @@ no plan and no loop.
   operands.
 - ``masks``: mask registers of AVX-512F, and vectors such as 0, 1, 2, ...
 - ``strided``: loads and stores of elements that are not neighbours: gathers, reversed and interleaved vectors.
+- ``conditional``: loads and stores of the lanes where a condition holds: masks, or a branch around each lane.
 - ``lowering``: expression trees to instructions; chooses among the operator modules below.
 - ``floating``: floating-point arithmetic, fused operations, bitwise operators.
 - ``integers``: integer arithmetic and shifts.
@@ -23,7 +24,9 @@ no plan and no loop.
 - ``calls``: calls of library functions, for one lane.
 
 Tested by: ``tests/unit/passes/vector``: ``test_lowering.py`` (also ``registers``, ``instructions``, ``floating``),
-``test_strided.py`` (also ``masks``), ``test_calls.py``, ``test_requirements.py``. ``conditional``: tests/unit/passes/loop_code. ``integers``, ``comparisons`` and
-``conversions``, every operator on every instruction set: ``tests/property/test_lowered_expressions.py`` and
-``test_random_expressions.py``. ``emitter``: ``tests/unit/passes/contraction_code/test_contraction_kernel.py``.
+``test_strided.py`` (also ``masks``), ``test_calls.py``, ``test_requirements.py``. ``conditional``:
+``tests/unit/passes/loop_code/test_conditional_accesses.py``, ``tests/property/test_conditional_nests.py``.
+``integers``, ``comparisons`` and ``conversions``, every operator on every instruction set:
+``tests/property/test_lowered_expressions.py`` and ``test_random_expressions.py``. ``emitter``:
+``tests/unit/passes/contraction_code/test_contraction_kernel.py``.
 """

@@ -26,8 +26,7 @@ from passes.vector.registers import view
 
 def load(code: VectorCode, truth: Truth, target: str, memory: Mem, stride: int, element: ElementType,
          constants: Constants, offsets: str | None = None) -> None:
-    """``target`` = the elements at ``memory``, ``memory + stride``, ... where ``truth`` holds. Lanes where it does not
-    hold are 0, or, with ``stride`` 0, perhaps the element that others have read."""
+    """``target`` = the elements at ``memory``, ``memory + stride``, ... where ``truth`` holds, elsewhere 0."""
     if code.unit.evex:
         masked = _under(code, truth, element)
         assert masked.mask is not None
@@ -100,12 +99,7 @@ def _broadcast(code: VectorCode, target: str, memory: Mem, element: ElementType)
     if element.size >= 4:
         code.emitter.op("vpbroadcast" + letter(element), view(target, 64), memory, mask=code.mask, zeroing=True)
         return
-    over = code.emitter.fresh("no_lane")
-    code.constant(target, 0, element)
-    code.emitter.op("kortestw", str(code.mask), str(code.mask))
-    code.emitter.jump(over, "e")
-    code.broadcast(target, memory, element)
-    code.emitter.place(over)
+    strided.load_lanes(code, target, memory, 0, element)
 
 
 def _has_masked_moves(code: VectorCode, stride: int, element: ElementType) -> bool:

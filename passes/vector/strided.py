@@ -61,7 +61,7 @@ def load(code: VectorCode, target: str, memory: Mem, stride: int, element: Eleme
     elif stride == 2 * element.size and _shuffles(code, element) and code.unit.width(element) > 2 * element.size:
         _load_every_second(code, target, memory, element)
     else:
-        _load_lanes(code, target, memory, stride, element)
+        load_lanes(code, target, memory, stride, element)
 
 
 def store(code: VectorCode, memory: Mem, source: str, stride: int, element: ElementType,
@@ -140,7 +140,8 @@ def _scatter(code: VectorCode, memory: Mem, source: str, stride: int, element: E
 # -- one by one ----------------------------------------------------------------------------------------------------
 
 
-def _load_lanes(code: VectorCode, target: str, memory: Mem, stride: int, element: ElementType) -> None:
+def load_lanes(code: VectorCode, target: str, memory: Mem, stride: int, element: ElementType) -> None:
+    """``target`` = the elements, one by one; under a mask the others are 0."""
     size = code.unit.register_bytes(element)
     for number, chunk in enumerate(_chunks(code, memory, stride, element)):
         register = code.pool.take() if number else target

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import random
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -21,15 +22,16 @@ from tests.support.lanes import adversarial
 
 def check(region: Region, plan: LoopPlan | NestPlan, symbols: Mapping[str, int], *, seed: int = 1,
           specials: bool = False, poison: bool = False, scalars: Sequence[int] = (),
-          mxcsr: int = MXCSR_DEFAULT, guarded: bool = False) -> int:
+          mxcsr: int = MXCSR_DEFAULT, guarded: bool = False,
+          held: Mapping[str, bytes] = MappingProxyType({})) -> int:
     """Runs the plan and the region's statements on equal memory; AssertionError at the first difference. Values that
     the region passes on start with what ``symbols`` says, and must end as they do in the reference.
 
     ``symbols``: live-ins that are no arrays' bases, and H. Arrays are exactly as large as what is accessed of them;
     they end (even seeds) or start (odd seeds) at an inaccessible page. ``specials``: NaNs, infinities and the like;
     ``poison``: what no instance reads is signalling NaNs, what one reads small numbers whose sums are exact.
-    ``guarded``: pages that the reference does not touch are inaccessible, those that it does not write read-only.
-    Returns how many pages are."""
+    ``held``: the contents of arrays that are not drawn, from the first byte that is accessed on. ``guarded``: pages
+    that the reference does not touch are inaccessible, those that it does not write read-only; returns their number."""
     nest = plan if isinstance(plan, NestPlan) else NestPlan((plan,))
     scop = region.scop
     values = {"R": symbols["H"] + 1, **symbols}
@@ -46,8 +48,8 @@ def check(region: Region, plan: LoopPlan | NestPlan, symbols: Mapping[str, int],
                     theirs[array.name].view[:passed.width] = contents
             continue
         ours[array.name], theirs[array.name] = (Buffer(max(end - first, 1), at_end=seed % 2 == 0) for _ in range(2))
-        contents = _contents(array.element, end - first, read - first if poison else None, specials,
-                             seed * 131 + number)
+        contents = held.get(array.name) or _contents(
+            array.element, end - first, read - first if poison else None, specials, seed * 131 + number)
         ours[array.name].view[:len(contents)] = theirs[array.name].view[:len(contents)] = contents
         low[array.name] = first
     layout = FrameLayout.build(tuple(x.symbol for x in region.live_ins), 16384)

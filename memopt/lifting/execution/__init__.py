@@ -15,7 +15,7 @@ Read ``executor`` first, then ``iteration`` and ``induction``.
 - ``copy_operators``: element size and overlap demand of modelled memcpy, memmove and memset.
 - ``entry_invariants``: sums of a live-in value and R that are the same at every entry to the patched loop.
 - ``executor``: the nest as a whole: executes the outermost loop and summarises inner ones.
-- ``if_conversion``: joins the paths of a branch on loaded data by selects.
+- ``if_conversion``: joins the paths of a branch on loaded data: conditions of loads and stores, selects of values.
 - ``induction``: induction variables, guessed by a trial and verified by a second execution.
 - ``invariant_compares``: decides floating-point comparisons of numbers that the loop never changes.
 - ``iteration_result``: the values that it returns: ``Iteration``, ``LoopExit``, ``LoopSummary``.
