@@ -12,8 +12,12 @@ What cannot be copied runs as it is.
 
 - ``recorder``: answers the questions of threads, delivers signals, collects the results.
 - ``tracer``: follows processes and threads by ptrace: how they begin, stop, end, and are let go of.
+- ``call_stops``: handles system calls that change code, confine the process, or make tasks that nobody may trace.
+- ``system_calls``: which system calls matter to recording, and why.
 - ``process``: the data type of a recorded process, and which ones memopt must leave alone.
 - ``space``: the memory that recording adds to a process: copies, the table of targets, threads, traces.
+- ``targets``: the table of targets: which copy stands for an original address.
+- ``trace_memory``: the memory for traces, which memopt sees, too.
 - ``slots``: the places of threads in that memory; those of ended threads are used again.
 - ``copies``: the copies made so far, and the regions of memory they lie in.
 - ``trees``: the calling-context trees of threads, read from the process's memory.
@@ -23,6 +27,7 @@ What cannot be copied runs as it is.
 - ``translation``: translates one function into its copy.
 
 Tested by: tests/unit/runtime/recording/test_emulator.py for ``emulator``; tests/live/test_recording.py for
-``recorder``, ``tracer``, ``space``, ``trees`` and ``escapes``; tests/live/test_recorded_threads.py for ``slots``;
+``recorder``, ``tracer``, ``space``, ``targets``, ``trees`` and ``escapes``; tests/live/test_recorded_threads.py for
+``slots`` and ``trace_memory``; tests/live/test_recorded_calls.py for ``call_stops`` and ``system_calls``;
 tests/live/test_children.py for ``process`` and ``tracer``; tests/live/test_paths.py for ``intermittent``.
 """

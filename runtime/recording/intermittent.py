@@ -25,7 +25,7 @@ from memopt.ir.reasons import Rejected
 from runtime.launch.jobcontrol import Event, Supervisor
 from runtime.recording.copies import Region
 from runtime.recording.escapes import LOOK_SECONDS
-from runtime.recording.process import Process
+from runtime.recording.process import Process, check_place
 from runtime.recording.recorder import Recorder, Watcher
 from runtime.recording.space import Space
 from runtime.recording.translation.layout import (
@@ -227,7 +227,15 @@ class Intermittent(Recorder):
         space, registers = self._space(tid), ptrace.get_registers(tid)
         thread = None if space is None else space.threads.get(tid)
         if space is not None and thread is not None and registers.orig_rax >> 63:
+            try:
+                check_place(tid)  # nobody has looked what it did outside
+            except Rejected as error:
+                self._note(f"a process was not recorded to its end: {error}")
+                self._of[tid].leaves = True
+                self._leaves(tid, ptrace.Stop(StopKind.INTERRUPT))
+                return
             with suppress(Rejected):
+                space.retire_changed()
                 place = self._place(space, registers.rip, tid)
                 if place is not None:
                     unit, copy = place
@@ -240,6 +248,7 @@ class Intermittent(Recorder):
                     space.resume_trace(thread, copy, node)
                     ptrace.set_registers(tid, replace(registers, rip=copy, gs_base=thread.state))
                     self._outside.discard(tid)
+                    self._outside_of_copies.pop(tid, None)
         self._go(tid)
 
     def _place(self, space: Space, address: int, tid: int) -> tuple[Unit, int] | None:
@@ -279,6 +288,7 @@ class Intermittent(Recorder):
             with suppress(Rejected):
                 self._add_thread(process, process.space.new_thread(tid, self._new_number(tid)))
                 self._outside.add(tid)
+                self._outside_of_copies.pop(tid, None)
 
     def _collect(self, tid: int) -> None:
         inside, space = tid not in self._outside, self._space(tid)

@@ -1,24 +1,17 @@
-"""A recorded process (the program itself, or one that it made), and which processes memopt must leave alone."""
+"""A recorded process (the program itself, or one that it made), and whether a process may be recorded at all."""
 
 from __future__ import annotations
 
 import os
 import threading
-from contextlib import closing
 from dataclasses import dataclass, field
 
-from memopt.ir.reasons import Reason
-from runtime.launch.identify import CannotRun, identify
+from memopt.ir.reasons import Reason, Rejected
 from runtime.recording.space import Space
 from runtime.recording.translation.code_map import Text
-from runtime.target.memory import Mapping, Memory
-from runtime.target.ptrace import Registers
+from runtime.target.memory import Mapping
+from runtime.target.tracee import field_of
 
-TRACED = "another process traces it"
-SYS_PTRACE, _SYS_EXECVE, _SYS_EXECVEAT = 101, 59, 322
-_TRACE_ME = 0
-_AT_FDCWD = -100
-_PATH_BYTES = 4096
 _ELF_64 = b"\x7fELF\x02"
 
 
@@ -59,30 +52,24 @@ def is_64_bit(pid: int) -> bool:
         return False
 
 
-def why_left_alone(pid: int, registers: Registers) -> str:
-    """Why memopt must not trace the process ``pid`` any more, given the system call that it is about to make; "" if it
-    may.
+def check_place(pid: int) -> None:
+    """Raises ``Rejected`` if questions of the process could not reach memopt, or be its end.
 
-    Reasons: another process is to trace it, or it is about to execute a program that memopt must leave alone.
+    They are system calls. A filter that memopt is not under, too, may kill a process that makes them
+    (seccomp(2)). In another namespace memopt's number is that of another process (pid_namespaces(7)).
     """
-    number = registers.rax if registers.orig_rax >> 63 else registers.orig_rax
-    at, path = _AT_FDCWD, registers.rdi
-    if number == SYS_PTRACE:
-        return TRACED if registers.rdi == _TRACE_ME else ""
-    if number == _SYS_EXECVEAT:
-        at, path = (registers.rdi & 0xFFFFFFFF ^ 1 << 31) - (1 << 31), registers.rsi
-    elif number != _SYS_EXECVE:
-        return ""
-    with closing(Memory(pid)) as memory:
-        name = os.fsdecode(memory.read_some(path, _PATH_BYTES).split(b"\0", 1)[0])
-    folder = f"/proc/{pid}/" + ("cwd" if at == _AT_FDCWD else f"fd/{at}")
-    found = f"/proc/{pid}/root{name}" if name.startswith("/") else f"{folder}/{name}" if name else folder
-    try:
-        note = identify(found, None).note
-    except CannotRun:
-        return ""
-    may_be_traced = note is None or (note.reason is Reason.SET_UID and os.geteuid() == 0)
-    return "" if may_be_traced else str(note)
+    own, others = _filters("self"), _filters(str(pid))
+    if others[0] not in ("", "0") and others != own:
+        raise Rejected(Reason.SECCOMP)
+    if os.readlink("/proc/self/ns/pid") != os.readlink(f"/proc/{pid}/ns/pid"):
+        raise Rejected(Reason.BLOCKED, "it has process numbers of its own")
+
+
+def _filters(process: str) -> tuple[str, str]:
+    """The mode of seccomp in a process, and how many filters it is under."""
+    with open(f"/proc/{process}/status", encoding="utf-8", errors="replace") as file:
+        lines = file.read().splitlines()
+    return field_of(lines, "Seccomp"), field_of(lines, "Seccomp_filters")
 
 
 def witness() -> int:

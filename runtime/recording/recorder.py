@@ -30,13 +30,14 @@ from memopt.ir.reasons import Reason, Rejected
 from runtime import faults
 from runtime.launch.jobcontrol import Asked, Event, Supervisor, TraceStop
 from runtime.patching.code_cache import TOP
+from runtime.recording.call_stops import CallStops
 from runtime.recording.copies import Region
 from runtime.recording.escapes import LOOK_SECONDS, Escapes
-from runtime.recording.process import SYS_PTRACE, TRACED, Process, why_left_alone
+from runtime.recording.process import Process
 from runtime.recording.space import Space
-from runtime.recording.tracer import MOST_STEPS, PATIENCE_S, Tracer, reach_instruction, standing, step
+from runtime.recording.tracer import MOST_STEPS, PATIENCE_S, reach_instruction, standing, step
 from runtime.recording.translation.code_map import Text
-from runtime.recording.translation.layout import ASKED, DESTINATION, GO_ON, NODE, NODE_STRAY, RECORD, SLOT, TARGET
+from runtime.recording.translation.layout import ASKED, GO_ON, NODE, NODE_STRAY, RECORD, SLOT, TARGET
 from runtime.recording.translation.probe_routines import Question
 from runtime.recording.translation.trace_probes import Recording, Told
 from runtime.recording.translation.unit import Unit
@@ -47,7 +48,6 @@ from runtime.target.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
 from runtime.target.tracee import status_field
 
 _CONTEXT_RIP, _CONTEXT_RSP = 168, 160  # in the ucontext_t on top of the stack when a handler returns (sigcontext.h)
-_TRACE_ATTACH = 16
 # Signals that do not end a program that does not catch them.
 _HARMLESS = frozenset((signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGTSTP, signal.SIGTTIN,
                        signal.SIGTTOU))
@@ -96,7 +96,7 @@ _Answer = Callable[[Space, Thread, Region, Registers], Registers]
 ``Rejected``, the thread goes on in the original code."""
 
 
-class Recorder(Tracer):
+class Recorder(CallStops):
     """Records a program. ``counted``: of threads that have ended. ``answers``: how many questions were answered.
     ``words``: how many words of traces were read. ``escapes``, if set, samples how much was not recorded. ``progress``,
     if set, is called now and then with a text on how far the program has come.
@@ -114,7 +114,7 @@ class Recorder(Tracer):
         self._answers: dict[Question, _Answer] = {
             Question.MISSING: self._missing, Question.LINK: self._link, Question.ROOM_FOR_SITE: self._room_for_site,
             Question.ROOM_FOR_WAY: self._room_for_way, Question.SIGNAL_RETURN: self._signal_return,
-            Question.UNMAP: self._unmap, Question.DRAIN: self._drain, Question.SYSTEM_CALL: self._system_call}
+            Question.CHANGE: self._change, Question.DRAIN: self._drain, Question.SYSTEM_CALL: self._system_call}
         self._told = 0  # the watcher knows so many units
 
     def run(self) -> None:
@@ -184,15 +184,25 @@ class Recorder(Tracer):
             except TargetEnded as ended:
                 self._ended(tid, ended)
 
-    def _answer(self, tid: int) -> None:
-        """If a thread that stands still waits for memopt, answers and takes it to where the program goes on."""
+    def _answer(self, tid: int, stop: ptrace.Stop) -> ptrace.Stop:
+        """If a thread that stands still at ``stop`` waits for memopt, answers and takes it to where the program goes
+        on. Returns the stop that it is in then.
+        """
         space = self._space(tid)
         thread = None if space is None else space.threads.get(tid)
-        if space is None or thread is None:
-            return
-        asking = space.asking(thread, ptrace.get_registers(tid))
-        if asking is None:
-            return
+        if space is not None and thread is not None:
+            asking = space.asking(thread, ptrace.get_registers(tid))
+            if asking is not None:
+                self._answered[tid] = stop
+                try:
+                    self._answer_as(space, thread, asking)
+                finally:
+                    stop = self._answered.pop(tid)
+        return stop
+
+    def _answer_as(self, space: Space, thread: Thread, asking: Registers) -> None:
+        """Answers a thread. ``asking``: the program's registers."""
+        tid = thread.tid
         faults.point("record.answer")
         self.answers += 1
         question, at = Question(space.memory.word(thread.state + ASKED)), ptrace.get_registers(tid).rip
@@ -202,6 +212,8 @@ class Recorder(Tracer):
         except Exception as error:  # noqa: BLE001 - the program goes on, whatever is wrong with memopt
             self._unrecorded(error)
             registers = asking
+        if not space.in_copies(registers.rip):
+            self._outside_of_copies[tid] = self._of[tid]
         space.memory.write(thread.state + ASKED, bytes(8))
         if self._recording.told is Told.VALUES:
             space.memory.write(thread.state + GO_ON, registers.rip.to_bytes(8, "little"))
@@ -235,31 +247,30 @@ class Recorder(Tracer):
 
     def _room_for_way(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
         space.trees.more_room(thread)
-        return replace(registers, rip=region.shared.enter, rax=space.memory.word(thread.state + RECORD))
+        record = space.memory.word(thread.state + RECORD)
+        if not space.has_way(record):
+            return self._missing(space, thread, region, registers)
+        return replace(registers, rip=region.shared.enter, rax=record)
 
-    def _unmap(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
-        space.forget(registers.rdi, registers.rdi + registers.rsi)
-        return replace(registers, rip=space.memory.word(thread.state + DESTINATION))
+    def _change(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
+        """Answers in front of a system call that may change code."""
+        return self._make_change(space, thread, replace(registers, rip=space.memory.word(thread.state + RECORD)))
 
     def _drain(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
         self._tell(space, thread)
-        return replace(registers, rip=space.memory.word(thread.state + RECORD))
+        behind = space.memory.word(thread.state + RECORD)
+        return registers if space.is_retired(behind) else replace(registers, rip=behind)
 
     def _system_call(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
-        """Answers in front of execve and ptrace. The program to be executed may have to be left alone. A process has
-        one tracer, so memopt lets go of a process that another one is to trace.
-        """
-        process, why = self._of[thread.tid], ""
-        if registers.rax == SYS_PTRACE and registers.rdi in (_TRACE_ATTACH, ptrace.SEIZE) and registers.rsi in self._of:
-            why = TRACED
-            self._let_go(self._of[registers.rsi])
-        # PTRACE_TRACEME by the program itself asks memopt, its parent, which traces it already.
-        elif registers.rax != SYS_PTRACE or process.pid != self.pid:
-            why = why_left_alone(process.pid, registers)
-            process.leaves = bool(why)
+        """Answers in front of a system call after which memopt may have to leave the process alone."""
+        process = self._of[thread.tid]
+        registers = replace(registers, rip=space.memory.word(thread.state + RECORD))
+        why = self._why_left_alone(thread.tid, registers)
+        process.leaves = bool(why)
         if why:
             self._note(f"a process was not recorded to its end: {why}")
-        return registers
+            return registers
+        return self._make_change(space, thread, registers)
 
     def _tell(self, space: Space, thread: Thread) -> int:
         """Hands the trace of a thread to the watcher. Returns the number of words."""
@@ -324,15 +335,17 @@ class Recorder(Tracer):
             try:
                 way = space.way(after.rip, self._region_for(space, after.rip, tid))
                 ptrace.set_registers(tid, replace(after, rip=way))
+                self._outside_of_copies.pop(tid, None)
             except Rejected as error:
                 self._unrecorded(error)
+                self._outside_of_copies[tid] = self._of[tid]
         self._go(tid)
 
     def _signal_return(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
         stack, rip = struct.unpack("<2Q", space.memory.read(registers.rsp + _CONTEXT_RSP, 16))
-        go_on = space.memory.word(thread.state + DESTINATION)
+        go_on = space.memory.word(thread.state + RECORD)
         interrupted = next((s for s in reversed(thread.signals) if s[:2] == (rip, stack)), None)
-        if interrupted is not None:
+        if interrupted is not None and not space.is_retired(interrupted[2]):
             index = thread.signals.index(interrupted)
             thread.give_up(index + 1)
             _, _, copy, node, top = interrupted
@@ -340,6 +353,8 @@ class Recorder(Tracer):
             space.memory.write(registers.rsp + _CONTEXT_RIP, copy.to_bytes(8, "little"))
             space.memory.write(thread.state + NODE, struct.pack("<2Q", node, top))
             space.resume_trace(thread, copy, node)
+            if not space.in_copies(copy):
+                self._outside_of_copies[thread.tid] = self._of[thread.tid]
         else:
             self._elsewhere(space, thread, registers, rip)
         return replace(registers, rip=go_on)
@@ -352,6 +367,7 @@ class Recorder(Tracer):
             space.memory.write(registers.rsp + _CONTEXT_RIP, way.to_bytes(8, "little"))
         except Rejected as error:
             self._unrecorded(error)
+            self._outside_of_copies[thread.tid] = self._of[thread.tid]
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ own. Traces are shared with memopt if possible; a child gets other memory for th
 from __future__ import annotations
 
 import bisect
-import mmap
+import itertools
 import struct
 from collections import Counter
 from contextlib import closing, suppress
@@ -24,9 +24,11 @@ from memopt.cfg.loop_nesting import find_nesting
 from memopt.ir.reasons import Reason, Rejected
 from memopt.traces.core.format import BLOCK, RESUMED
 from runtime import faults
-from runtime.patching.code_cache import MEMFD_NAME, choose_address, map_here
+from runtime.patching.code_cache import choose_address
 from runtime.recording.copies import LOWEST, REGION_BYTES, Made, Region, free_address
-from runtime.recording.slots import SLOTS_BYTES, TRACES_BYTES, Slot, Slots
+from runtime.recording.slots import SLOTS_BYTES, Slot, Slots
+from runtime.recording.targets import Targets
+from runtime.recording.trace_memory import TraceMemory
 from runtime.recording.translation.code_map import CodeMap, Text
 from runtime.recording.translation.layout import (
     ASKED,
@@ -35,10 +37,8 @@ from runtime.recording.translation.layout import (
     CALL_SITE,
     CALL_STACK,
     DESTINATION,
-    END_OF_TEXTS,
     KEPT,
     LAST_CELL,
-    LOWEST_TEXT,
     NEXT_NODE,
     NODE,
     NODE_COUNTERS,
@@ -49,14 +49,14 @@ from runtime.recording.translation.layout import (
     SITE_UNIT,
     SLOT,
     TABLE_BYTES,
-    TABLE_ENTRIES,
+    TEXTS,
     TOP,
     TRACE,
     TRACE_ALIGNMENT,
     TRACE_START,
     WAY_BYTES,
 )
-from runtime.recording.translation.probe_routines import WAY_CODE_BYTES, routines, way_in
+from runtime.recording.translation.probe_routines import WAY_CODE_BYTES, routines, way_around, way_in
 from runtime.recording.translation.trace_probes import Recording
 from runtime.recording.translation.translate import translate
 from runtime.recording.translation.unit import SYSCALL_BYTES, Site, Unit
@@ -64,14 +64,13 @@ from runtime.recording.trees import Thread, Trees
 from runtime.target import remote_calls
 from runtime.target.memory import PAGE, Memory, mappings
 from runtime.target.ptrace import Registers
-from runtime.target.remote_calls import SYS_CLOSE, SYS_MEMFD_CREATE, SYS_MMAP, SYS_MUNMAP, Call, UnusedBytes
+from runtime.target.remote_calls import SYS_MMAP, Call, UnusedBytes
 from runtime.target.tracee import Tracee
 
 _NODES_BYTES = 1 << 30
 _READ, _WRITE, _EXECUTE = 1, 2, 4
-_SHARED, _PRIVATE, _FIXED, _ANONYMOUS, _NORESERVE, _FIXED_NOREPLACE = 1, 2, 0x10, 0x20, 0x4000, 0x100000
+_PRIVATE, _ANONYMOUS, _NORESERVE, _FIXED_NOREPLACE = 2, 0x20, 0x4000, 0x100000
 _MOST_FRAMES = 4000  # calls told at the beginning of a trace
-_CLOSE_ON_EXEC = 1
 _WORD = struct.Struct("<Q").pack
 _ALL = (1 << 64) - 1
 
@@ -83,9 +82,7 @@ class Space:
         """``tracee`` is stopped where it may make a system call. ``memopt``: see ``routines``. Raises ``Rejected`` if
         there is no room.
         """
-        self.pid, self._memopt, self._recording, watch = tracee.pid, memopt, recording, recording.traces
-        self._watch = watch
-        self._seen = numpy.zeros(0, numpy.uint64)
+        self.pid, self._memopt, self._recording = tracee.pid, memopt, recording
         self.memory = Memory(tracee.pid)
         self.code = CodeMap(tracee.pid)
         self.made = made
@@ -96,13 +93,15 @@ class Space:
         self.threads: dict[int, Thread] = {}
         self.regions: list[Region] = []
         self._ways: dict[int, int] = {}  # copies in the table, by original address
-        self._used: set[int] = set()
+        self._links: dict[int, list[int]] = {}  # records of the sites that call a unit directly, by its number
+        self.retired: set[int] = set()  # numbers of units whose originals have changed
         self._parts: set[int] = set()  # starts of parts that lie apart from the rest of their functions
         maps = mappings(tracee.pid)
         text = next((m for m in maps if m.executable and tracee.registers().rip in m), maps[0])
         self.table = choose_address(maps, 1 << 30, TABLE_BYTES, LOWEST)
         if self.table + TABLE_BYTES > 1 << 31:
             raise Rejected(Reason.NO_ROOM, "no free addresses below 2 GiB")
+        self.targets = Targets(self.memory, self.table)
         region = free_address(maps, text.start)
         data = PAGE + _NODES_BYTES + SLOTS_BYTES
         flags = _PRIVATE | _ANONYMOUS | _NORESERVE
@@ -116,41 +115,11 @@ class Space:
         self._version, self._version_at = 0, results[2]
         nodes = results[2] + PAGE
         self.trees = Trees(self.memory, made.units, nodes, nodes + _NODES_BYTES)
-        self._traces = 0
-        if watch:
-            self._map_traces(tracee)
-        self._slots = Slots(nodes + _NODES_BYTES, self._traces)
+        self._traces = TraceMemory(tracee) if recording.traces else None
+        self._slots = Slots(nodes + _NODES_BYTES, self._traces.start if self._traces else 0)
         self.add_region(region)
 
     # -- memory --------------------------------------------------------------------------------------------------------
-
-    def _map_traces(self, tracee: Tracee, place: UnusedBytes | None = None) -> None:
-        """Maps memory for traces that memopt sees, too, so that nothing has to be copied. If the process may not share
-        memory, maps private memory instead. If it has memory for traces already, the new memory replaces it, and the
-        system call is made in ``place``.
-        """
-        at, fixed = self._traces, _FIXED if self._traces else 0
-        seen: list[mmap.mmap] = []
-
-        def map_them_here(index: int, result: int) -> None:
-            if index == 0 and result >= 0:
-                with suppress(OSError):
-                    seen.append(map_here(tracee.pid, result, TRACES_BYTES))
-
-        _, address, _ = remote_calls.run(tracee, (
-            Call(SYS_MEMFD_CREATE, (f"{MEMFD_NAME}-traces\0".encode(), _CLOSE_ON_EXEC), keep=True),
-            Call(SYS_MMAP, (at, TRACES_BYTES, _READ | _WRITE, _SHARED | _NORESERVE | fixed, remote_calls.KEPT, 0)),
-            Call(SYS_CLOSE, (remote_calls.KEPT,))), place=place, observe=map_them_here)
-        if seen and address >= 0:
-            self._seen = numpy.frombuffer(seen[0], numpy.uint64)
-        else:
-            self._seen = numpy.zeros(0, numpy.uint64)
-            if address >= 0 and not at:
-                remote_calls.run(tracee, (Call(SYS_MUNMAP, (address, TRACES_BYTES)),))
-            (address,) = remote_calls.run(tracee, (
-                Call(SYS_MMAP, (at, TRACES_BYTES, _READ | _WRITE, _PRIVATE | _ANONYMOUS | _NORESERVE | fixed, -1, 0)),
-            ), place=place)
-        self._traces = remote_calls.check(address, "memory for traces")
 
     def add_region(self, start: int) -> None:
         """Makes mapped memory at ``start`` a region, with the shared routines."""
@@ -189,9 +158,10 @@ class Space:
         if unit is None:
             return None
         found = unit.original(copy)
-        if found is None and (before := unit.original(copy - SYSCALL_BYTES)) is not None and self.code.read(
-                before, SYSCALL_BYTES) == b"\x0f\x05":
-            found = before + SYSCALL_BYTES
+        if found is None:
+            before = unit.original(copy - SYSCALL_BYTES)
+            if before is not None and unit.is_system_call(before):
+                found = before + SYSCALL_BYTES
         return found
 
     def settle(self, thread: Thread, registers: Registers) -> tuple[int, int] | None:
@@ -291,7 +261,7 @@ class Space:
         self.memory.write(record, words + way_in(start, record, routine))
         region.next += -(-(WAY_BYTES + WAY_CODE_BYTES) // 16) * 16
         self._ways[address] = start
-        self._enter(address, start)
+        self.targets.enter(address, start)
         self._changed()
         return start
 
@@ -308,42 +278,69 @@ class Space:
         return text
 
     def _tell_texts(self, thread: Thread) -> None:
-        """Writes to the thread's page between which addresses code lies that may be unmapped: the program's own code
-        stays, the libraries above it may go.
+        """Writes to the thread's page between which addresses code lies that has been copied: on both sides of the
+        widest gap, which has the heap and what is mapped for it.
         """
-        libraries = [t.mapping for t in self.code.all[1:]]
-        bounds = min((m.start for m in libraries), default=0), max((m.end for m in libraries), default=0)
-        self.memory.write(thread.state + LOWEST_TEXT, _WORD(bounds[0]) + _WORD(bounds[1]))
+        texts = sorted((t.mapping.start, t.mapping.end) for t in self.code.texts)
+        gaps = [after[0] - before[1] for before, after in itertools.pairwise(texts)]
+        split = gaps.index(max(gaps)) + 1 if gaps else 0
+        for (low, _), part in zip(TEXTS, (texts[split:], texts[:split]), strict=True):
+            bounds = (part[0][0], part[-1][1]) if part else (0, 0)
+            self.memory.write(thread.state + low, _WORD(bounds[0]) + _WORD(bounds[1]))
 
-    def _enter(self, address: int, copy: int) -> None:
-        """Enters a target in the table."""
-        index = address % TABLE_ENTRIES
-        while index in self._used:
-            index = (index + 1) % TABLE_ENTRIES
-        if len(self._used) >= TABLE_ENTRIES - 1:
-            raise Rejected(Reason.NO_ROOM, "the table of targets is full")
-        self._used.add(index)
-        self.memory.write(self.table + 16 * index + 8, _WORD(copy))
-        self.memory.write(self.table + 16 * index, _WORD(-address % (1 << 64)))
-
-    def forget(self, start: int, end: int) -> None:
-        """Forgets the code in ``[start, end)``, which is unmapped: other code may come there."""
-        if not self.code.forget(start, end):
-            return
-        self.by_entry = {a: u for a, u in self.by_entry.items() if not start <= a < end}
-        self.returns = {a: s for a, s in self.returns.items() if not start <= a < end}
-        for address in [a for a in self._ways if start <= a < end]:
+    def forget(self, start: int, end: int) -> bool:
+        """Retires the copies of the code around ``[start, end)``, which is about to change: no thread enters them any
+        more, or returns to them. Returns whether there are any.
+        """
+        gone = self.code.forget(start, end)
+        if not gone:
+            return False
+        units = [u for u in self._by_start if u.number not in self.retired and any(
+            u.graph.entry in t.mapping for t in gone)]
+        for unit in units:
+            self._retire(unit)
+        self.by_entry = {a: u for a, u in self.by_entry.items() if u.number not in self.retired}
+        self.returns = {a: s for a, s in self.returns.items() if s[0].number not in self.retired}
+        self._parts = {a for a in self._parts if not any(a in t.mapping for t in gone)}
+        for address in [a for a in self._ways if any(a in t.mapping for t in gone)]:
             del self._ways[address]
-            index = address % TABLE_ENTRIES
-            while self.memory.word(self.table + 16 * index) != -address % (1 << 64):
-                index = (index + 1) % TABLE_ENTRIES
-            self.memory.write(self.table + 16 * index, _WORD(1))  # minus this is no address
+            self.targets.remove(address)
         self._changed()
+        return True
+
+    def retire_changed(self) -> None:
+        """Retires the copies of code that has changed while no thread ran in copies, or may change now."""
+        for text in self.code.changed():
+            self.forget(text.mapping.start, text.mapping.end)
+
+    def _retire(self, unit: Unit) -> None:
+        self.retired.add(unit.number)
+        for site in unit.sites:
+            self.memory.write(site.record + SITE_MINUS_RETURN, _WORD(1))  # no address is this return address
+        links = self._links.pop(unit.number, ())
+        if links:
+            region = self.region_near(unit.start) or self.regions[-1]
+            around = region.next
+            code = way_around(around, unit.graph.entry, region.shared.lookup)
+            self.memory.write(around, code)
+            region.next += -(-len(code) // 16) * 16
+            for record in links:
+                self.memory.write(record + SITE_LINK, _WORD(around))
+
+    def is_retired(self, copy: int) -> bool:
+        """Whether an address lies in a copy that has been retired."""
+        unit = self.unit_of_copy(copy)
+        return unit is not None and unit.number in self.retired
+
+    def has_way(self, record: int) -> bool:
+        """Whether the way in with this record still leads to what is there."""
+        return record + WAY_BYTES in self._ways.values()
 
     def link(self, site: Site, unit: Unit) -> None:
         """Makes a site call a unit directly."""
         self.memory.write(site.record + SITE_LINK, _WORD(unit.entry))
         self.memory.write(site.record + SITE_UNIT, _WORD(unit.number) + _WORD(unit.node_bytes))
+        self._links.setdefault(unit.number, []).append(site.record)
 
     # -- threads -------------------------------------------------------------------------------------------------------
 
@@ -365,7 +362,7 @@ class Space:
         self.memory.write(state + NODE, _WORD(root) + _WORD(calls + CALL_BYTES) + _WORD(root + NODE_STRAY))
         self.memory.write(state + NEXT_NODE, _WORD(root + NODE_COUNTERS) + _WORD(end))
         assert (TOP, SLOT, LAST_CELL) == (NODE + 8, NODE + 16, NEXT_NODE + 8)
-        assert END_OF_TEXTS == LOWEST_TEXT + 8
+        assert all(end == low + 8 for low, end in TEXTS)
         if trace:
             self.memory.write(state + TRACE, _WORD(trace))
         thread = self.threads[tid] = Thread(tid, number, state, root, trace, [(root, end)])
@@ -389,16 +386,12 @@ class Space:
         """The words of a thread's trace since the last call. They are overwritten when it is called again and the
         thread has gone on.
         """
-        if not thread.trace:
+        if self._traces is None:
             return numpy.zeros(0, numpy.uint64)
         start, end = thread.trace, self.memory.word(thread.state + TRACE)
         thread.trace ^= TRACE_ALIGNMENT  # the other half
         self.memory.write(thread.state + TRACE, _WORD(thread.trace))
-        if len(self._seen):
-            return self._seen[(start - self._traces) // 8:(end - self._traces) // 8]
-        words = numpy.empty((end - start) // 8, numpy.uint64)
-        self.memory.read_into(start, words.data.cast("B"))
-        return words
+        return self._traces.words(self.memory, start, end)
 
     def resume_trace(self, thread: Thread, copy: int, node: int) -> None:
         """Writes to the trace that an interrupted run of the block around the instruction at ``copy`` goes on."""
@@ -437,7 +430,7 @@ class Space:
         child = shallow_copy(self)
         child.pid, child.memory = tracee.pid, Memory(tracee.pid)
         child.code, child.trees = self.code.forked(tracee.pid), self.trees.forked(child.memory)
-        child._slots = self._slots.forked()
+        child._slots, child.targets = self._slots.forked(), self.targets.forked(child.memory)
         try:
             child._become(tracee, number, self.threads[tid], self.memory)
         except BaseException:
@@ -447,7 +440,8 @@ class Space:
 
     def _become(self, tracee: Tracee, number: int, parent: Thread, source: Memory) -> None:
         news = self.memory.word(self._version_at) != self._version
-        self._by_start, self._used, self._parts = list(self._by_start), set(self._used), set(self._parts)
+        self._by_start, self._parts, self.retired = list(self._by_start), set(self._parts), set(self.retired)
+        self._links = {number: list(records) for number, records in self._links.items()}
         self.by_entry, self.sites, self.returns = dict(self.by_entry), dict(self.sites), dict(self.returns)
         self._ways, self.regions = dict(self._ways), [replace(region) for region in self.regions]
         thread = replace(parent, tid=tracee.pid, number=number, chunks=list(parent.chunks),
@@ -461,9 +455,9 @@ class Space:
             self._copy_code(source)
             self._tell_texts(thread)
         self.trees.forget_counts(thread)
-        if self._watch:
+        if self._traces is not None:
             last = self.regions[-1]
-            self._map_traces(tracee, UnusedBytes(last.next, last.end))
+            self._traces = TraceMemory(tracee, self._traces.start, UnusedBytes(last.next, last.end))
             self.memory.write(thread.state + TRACE, _WORD(thread.trace))
 
     def _copy_code(self, source: Memory) -> None:
@@ -495,4 +489,5 @@ class Space:
         """Ends the use of the process: it is gone, or goes on without memopt."""
         self.memory.close()
         self.code.close()
-        self._seen = numpy.zeros(0, numpy.uint64)
+        if self._traces is not None:
+            self._traces.close()

@@ -4,8 +4,9 @@ In: stops of threads. Out: a ``Process`` with its ``Space`` for each process tha
 
 - A forked child goes on in the copies that it has inherited.
 - A child that shares its parent's memory (vfork) runs as it is until it executes a program of its own.
-- A process that another one wants to trace is let go of, and so is one that is about to execute a program that memopt
-  must leave alone.
+- A process that another one wants to trace is let go of, and so is one whose next system call memopt must not see made
+  (``system_calls``).
+- A thread that runs outside of copies stops at each system call, so that none is made unseen.
 
 Invariant: a thread that stops goes on, whatever fails here; one that is let go of goes on in the program's own code.
 """
@@ -24,7 +25,7 @@ from memopt.ir.reasons import Reason, Rejected
 from runtime import faults
 from runtime.launch.jobcontrol import Supervisor
 from runtime.recording.copies import Made
-from runtime.recording.process import Process, is_64_bit, why_left_alone, witness
+from runtime.recording.process import Process, check_place, is_64_bit, witness
 from runtime.recording.space import Space
 from runtime.recording.translation.layout import ASKED, NODE, TARGET
 from runtime.recording.translation.probe_routines import ASKING
@@ -59,11 +60,20 @@ class Tracer(ABC):
         self._memopt = os.getpid(), witness()
         self._of: dict[int, Process] = {}  # by the number of a thread that is recorded
         self._new: set[int] = set()  # threads that have not stopped for the first time
-        self._until_program: set[int] = set()  # processes that run as they are until they execute a program
+        # Processes that run as they are until they execute a program, with those whose memory they share.
+        self._until_program: dict[int, Process] = {}
+        self._outside_of_copies: dict[int, Process] = {}  # threads of recorded processes that run as they are for good
+        self._answered: dict[int, ptrace.Stop] = {}  # threads that are being answered, and the stops that they are in
 
     @abstractmethod
-    def _answer(self, tid: int) -> None:
-        """If a thread that stands still waits for memopt, answers and takes it to where the program goes on."""
+    def _answer(self, tid: int, stop: ptrace.Stop) -> ptrace.Stop:
+        """If a thread that stands still at ``stop`` waits for memopt, answers and takes it to where the program goes
+        on. Returns the stop that it is in then.
+        """
+
+    @abstractmethod
+    def _call_outside(self, tid: int) -> None:
+        """Handles a stop at a system call of a thread that runs outside of copies."""
 
     @abstractmethod
     def _signal(self, tid: int, number: int) -> None:
@@ -119,12 +129,13 @@ class Tracer(ABC):
     def _ended(self, tid: int, ended: TargetEnded) -> None:
         if tid == self.pid:
             self.supervisor.note_exit(ended.status)
-        self._until_program.discard(tid)
+        self._until_program.pop(tid, None)
         self._drop(tid)
 
     def _drop(self, tid: int) -> None:
         """Ends the recording of a thread; of its process, if it was the last one."""
         process = self._of.pop(tid, None)
+        self._outside_of_copies.pop(tid, None)
         if process is not None and process.space is not None:
             process.space.end_thread(tid)
             if not process.space.threads:
@@ -138,33 +149,39 @@ class Tracer(ABC):
                 self._new_process(tid, ptrace.get_event_message(tid), stop.kind is StopKind.VFORK)
                 self._go(tid)
             case StopKind.ENDING:
-                self._until_program.discard(tid)
+                self._until_program.pop(tid, None)
                 self._collect(tid)
                 self._go(tid)
-            case StopKind.SYSCALL if tid in self._until_program:
-                if not self._is_left_alone(tid):
-                    self._go(tid)
+            case StopKind.SYSCALL if tid in self._until_program or tid in self._outside_of_copies:
+                self._call_outside(tid)
             case StopKind.INTERRUPT:
                 if tid in self._new:
                     self._new.discard(tid)
                     self._begin_thread(tid)
                 else:
-                    self._answer(tid)
-                    if not self._leaves(tid, stop):
-                        self._go(tid)
+                    self._go_on(tid, stop)
             case StopKind.GROUP:
                 ptrace.request(ptrace.LISTEN, tid)
                 if tid == self.pid:
                     self.supervisor.stop_likewise(stop.signal)
             case StopKind.SIGNAL:
-                self._answer(tid)
-                if not self._leaves(tid, stop):
-                    self._signal(tid, stop.signal)
+                self._go_on(tid, stop)
             case _:
                 self._go(tid)
 
+    def _go_on(self, tid: int, stop: ptrace.Stop) -> None:
+        """Answers a thread that may wait for memopt, and lets it go on."""
+        stop = self._answer(tid, stop)
+        if self._leaves(tid, stop):
+            return
+        if stop.kind is StopKind.SIGNAL:
+            self._signal(tid, stop.signal)
+        else:
+            self._go(tid)
+
     def _go(self, tid: int, number: int = 0) -> None:
-        ptrace.request(ptrace.SYSCALL if tid in self._until_program else ptrace.CONT, tid, 0, number)
+        stops = tid in self._until_program or tid in self._outside_of_copies
+        ptrace.request(ptrace.SYSCALL if stops else ptrace.CONT, tid, 0, number)
 
     def _begin(self, tid: int) -> None:
         """Begins a process whose new program stands at its first instruction."""
@@ -173,11 +190,12 @@ class Tracer(ABC):
             before = None
         if before is not None:
             self._forget(before)
-        self._until_program.discard(tid)
+        self._until_program.pop(tid, None)
         tracee = Tracee(tid)
         try:
             if not is_64_bit(tid):
                 raise Rejected(Reason.THIRTY_TWO_BIT)
+            check_place(tid)
             if before is None:
                 self._check_new()
             tracee.take_over(ptrace.Stop(StopKind.INTERRUPT))
@@ -193,7 +211,9 @@ class Tracer(ABC):
             self._enter(space, thread, registers)
         except Rejected as error:
             self._note(f"not recorded: {error}" if tid == self.pid else f"a child process was not recorded: {error}")
-            self._release(tid, tid == self.pid)
+            self._release(tid, False)
+            if tid == self.pid:
+                self.supervisor.traced = False
         finally:
             tracee.memory.close()
 
@@ -263,7 +283,7 @@ class Tracer(ABC):
             self._new.add(made)  # it will not be recorded
         except (TargetEnded, ProcessLookupError):
             self.supervisor.threads.discard(made)
-            self._until_program.discard(made)
+            self._until_program.pop(made, None)
             self._drop(made)
 
     def _begin_child(self, tid: int, pid: int, waits: bool) -> None:
@@ -272,13 +292,16 @@ class Tracer(ABC):
         if process is None or space is None:
             self._release(pid, False)
             return
+        shares = waits
         try:
             faults.point("record.child")
-            if waits:
-                self._until_program.add(pid)
-            elif space.shares(pid):
-                raise Rejected(Reason.SHARED_MAPPING, "it shares the memory of its parent")
+            shares = waits or space.shares(pid)
+            if shares:
+                self._until_program[pid] = process
+                if not waits:
+                    raise Rejected(Reason.SHARED_MAPPING, "it shares the memory of its parent")
             else:
+                check_place(pid)
                 self._check_new()
                 with standing(pid) as tracee:
                     own = space.forked(tracee, tid, self._new_number(pid))
@@ -297,7 +320,7 @@ class Tracer(ABC):
         original = space.original(registers.rip)
         if original is not None:
             ptrace.set_registers(pid, replace(registers, rip=original, gs_base=0))
-        if waits:
+        if shares:
             self._go(pid)
         else:
             self._release(pid, False)
@@ -308,22 +331,14 @@ class Tracer(ABC):
         if original is not None and unit is not None:
             space.begin_behind(thread, unit, original - SYSCALL_BYTES)
 
-    def _is_left_alone(self, pid: int) -> bool:
-        """Whether memopt has let go of a process, which runs as it is, for the system call that it stands in front of.
-        """
-        why = why_left_alone(pid, ptrace.get_registers(pid))
-        if why:
-            self._note(f"a child process was not recorded: {why}")
-            self._until_program.discard(pid)
-            self._release(pid, False)
-        return bool(why)
-
     def _begin_thread(self, tid: int) -> None:
         """Begins a thread that stands at its first instruction, behind the system call that made it."""
         process = self._by_pid.get(int(status_field(tid, "Tgid") or 0))
         registers, space = ptrace.get_registers(tid), None if process is None else process.space
         original = None if space is None else space.original(registers.rip)
         if process is None or space is None or original is None:
+            if process is not None and space is not None:
+                self._outside_of_copies[tid] = process
             self._release(tid, process is not None)
             return
         try:
@@ -338,6 +353,7 @@ class Tracer(ABC):
             ptrace.set_registers(tid, replace(registers, gs_base=thread.state))
         except Rejected as error:
             self._note(f"a thread was not recorded: {error}")
+            self._outside_of_copies[tid] = process
             ptrace.set_registers(tid, replace(registers, rip=original, gs_base=0))
         self._go(tid)
 
@@ -349,11 +365,12 @@ class Tracer(ABC):
             self._go(tid, number)
         else:
             self.supervisor.threads.discard(tid)
+            self._outside_of_copies.pop(tid, None)
             ptrace.request(ptrace.DETACH, tid, 0, number)
 
     def _let_go(self, process: Process) -> None:
         """Lets all threads of a process go on as they are, without memopt."""
-        for tid in [tid for tid, other in self._of.items() if other is process]:
+        for tid in [tid for tid, other in (self._outside_of_copies | self._of).items() if other is process]:
             with suppress(WaitTimeout, ProcessLookupError):
                 try:
                     ptrace.request(ptrace.INTERRUPT, tid)

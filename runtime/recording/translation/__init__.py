@@ -11,6 +11,7 @@ and the code of one.
 - ``translate``: writes the copy of a function, with its probes.
 - ``trace_probes``: the events that copies write to traces, and the probes that write them.
 - ``probe_routines``: the code that the probes of all functions share: lookup of targets, calling contexts, questions.
+- ``asked_calls``: the system calls before which a copy asks memopt.
 - ``relocated``: moves an instruction to another address.
 - ``encode``: the few instructions that probes are made of, as bytes.
 - ``writer``: writes code from front to back, with labels.
@@ -19,6 +20,6 @@ and the code of one.
 - ``code_map``: where the code of a process lies, and which functions it has.
 
 Tested by: tests/unit/runtime/recording/translation/test_encode.py for ``encode``. tests/live/test_recording.py runs
-copies, which ``translate``, ``call_sites``, ``unit``, ``relocated``, ``code_map``, ``layout``, ``probe_routines`` and
+copies, which ``translate``, ``asked_calls``, ``call_sites``, ``unit``, ``relocated``, ``code_map``, ``layout``, ``probe_routines`` and
 ``writer`` make; tests/live/test_paths.py and tests/live/test_values.py those with the probes of ``trace_probes``.
 """

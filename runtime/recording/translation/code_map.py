@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -42,7 +43,7 @@ class Text:
 
     def pads(self, address: int) -> tuple[LandingPad, ...]:
         """The landing pads (exception handlers) of the function that begins at ``address``."""
-        image = _with_exceptions(self.mapping.path)
+        image = _with_exceptions(_file(self.mapping.path))
         return () if image is None else tuple(pad.moved(self.bias) for pad in landing_pads(image, address - self.bias))
 
     def name(self, address: int) -> str:
@@ -52,22 +53,40 @@ class Text:
         return self.functions[index].name if found else ""
 
 
+def _file(path: str) -> tuple[str, int, int]:
+    """Tells files apart that have one path, one after the other: the path, the inode, when it was written. Zeros where
+    there is no such file.
+    """
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return path, 0, 0
+    return path, found.st_ino, found.st_mtime_ns
+
+
 @functools.cache
-def _with_exceptions(path: str) -> Image | None:
+def _with_exceptions(file: tuple[str, int, int]) -> Image | None:
     """The file, which stays open, if any of its functions catches exceptions; else None."""
     with suppress(ElfError, OSError):
-        image = Image(path)
+        image = Image(file[0])
         if any(section.name == ".gcc_except_table" for section in image.sections):
             return image
         image.close()
     return None
 
 
+def _is_still(mapping: Mapping) -> bool:
+    """Whether a mapping has code of a file, or of the kernel, that cannot be written."""
+    return mapping.executable and not mapping.writable and not mapping.shared and (
+        (mapping.path.startswith("/") and mapping.inode != 0) or mapping.path == "[vdso]")
+
+
 class CodeMap:
     """The code of one process that can be copied: it lies in files that are mapped as executable and not writable, or
     it is the kernel's own (vdso). Other code may change at any time, so a copy of it could become wrong.
 
-    ``texts``: the mappings that exist. ``all``: also those that are gone.
+    ``texts``: the mappings that exist. ``all``: also those that are gone. ``unsure``: addresses ``[start, end)`` whose
+    code may change unseen, so that no text is given out around it.
     """
 
     def __init__(self, pid: int) -> None:
@@ -75,8 +94,9 @@ class CodeMap:
         self._memory = Memory(pid)
         self.texts: list[Text] = []
         self.all: list[Text] = []
-        # By path: functions, and the GOT slots of those that do not return.
-        self._symbols: dict[str, tuple[tuple[Function, ...], tuple[int, ...]]] = {}
+        self.unsure: list[tuple[int, int]] = []
+        # By file: functions, and the GOT slots of those that do not return.
+        self._symbols: dict[tuple[str, int, int], tuple[tuple[Function, ...], tuple[int, ...]]] = {}
         self.maps: tuple[Mapping, ...] = ()
 
     def text(self, address: int) -> Text:
@@ -87,16 +107,24 @@ class CodeMap:
         if found is None:
             self.maps = mappings(self._pid)
             mapping = mapping_at(self.maps, address)
-            if mapping is None or not mapping.executable or mapping.writable or mapping.shared or not (
-                    (mapping.path.startswith("/") and mapping.inode) or mapping.path == "[vdso]"):
+            if mapping is None or not _is_still(mapping):
                 raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"code in no file, at {address:#x}")
+            if any(start < mapping.end and mapping.start < end for start, end in self.unsure):
+                raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"code that is being changed, at {address:#x}")
             found = self._text(mapping)
             self.texts.append(found)
             self.all.append(found)
         return found
 
+    def changed(self) -> list[Text]:
+        """The mappings whose code is not what it was, or may change now."""
+        self.maps = mappings(self._pid)
+        still = [m for m in self.maps if _is_still(m)]
+        return [t for t in self.texts if self._memory.read_some(t.mapping.start, len(t.bytes)) != t.bytes
+                or not any(m.start <= t.mapping.start and t.mapping.end <= m.end for m in still)]
+
     def forget(self, start: int, end: int) -> list[Text]:
-        """Removes and returns the mappings that overlap ``[start, end)``, which is unmapped."""
+        """Removes and returns the mappings that overlap ``[start, end)``, whose code is about to change."""
         gone = [t for t in self.texts if t.mapping.start < end and start < t.mapping.end]
         self.texts = [t for t in self.texts if t not in gone]
         return gone
@@ -113,6 +141,7 @@ class CodeMap:
         """The code of a forked child."""
         child = CodeMap(pid)
         child.texts, child.all, child.maps = list(self.texts), list(self.all), self.maps
+        child.unsure = list(self.unsure)
         child._symbols = self._symbols
         return child
 
@@ -127,10 +156,11 @@ class CodeMap:
         slots: frozenset[int] = frozenset()
         with suppress(ElfError, OSError), Image(mapping.path) as image:
             bias = image.load_bias(mapping.start, mapping.offset)
-            if mapping.path not in self._symbols:
-                self._symbols[mapping.path] = Symbols(image).everything, tuple(
+            file = _file(mapping.path)
+            if file not in self._symbols:
+                self._symbols[file] = Symbols(image).everything, tuple(
                     at for at, name in slots_of(image).items() if does_not_return(name))
-            known, at = self._symbols[mapping.path]
+            known, at = self._symbols[file]
             functions = tuple(Function(f.start + bias, f.end + bias, f.name)
                               for f in known if mapping.start <= f.start + bias < mapping.end)
             slots = frozenset(slot + bias for slot in at)

@@ -140,6 +140,11 @@ def compare_state(register: int, offset: int) -> bytes:
     return bytes((0x65, 0x48 | register >> 3 << 2, 0x3B, 0x04 | (register & 7) << 3, 0x25)) + _int32(offset)
 
 
+def compare_eax(number: int) -> bytes:
+    """cmp eax, number"""
+    return b"\x3d" + _int32(number)
+
+
 def add(register: int, base: int, offset: int) -> bytes:
     """add register, [base + offset]"""
     return _memory(0x03, register, base, offset)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from runtime.recording.translation.asked_calls import ASKED_CALLS, Before
 from runtime.recording.translation.encode import (
     JUMP,
     R11,
@@ -29,6 +30,7 @@ from runtime.recording.translation.encode import (
     SAVE_FLAGS,
     add,
     compare,
+    compare_eax,
     compare_state,
     double,
     invert,
@@ -58,12 +60,10 @@ from runtime.recording.translation.layout import (
     CELL_NEXT,
     CELL_NODE,
     DESTINATION,
-    END_OF_TEXTS,
     FLAGS,
     GO_ON,
     KEPT,
     LAST_CELL,
-    LOWEST_TEXT,
     NEXT_NODE,
     NODE,
     NODE_CALLER,
@@ -80,6 +80,7 @@ from runtime.recording.translation.layout import (
     SLOT,
     TABLE_ENTRIES,
     TARGET,
+    TEXTS,
     TOP,
     WAITED,
     WAY_COPY,
@@ -103,10 +104,11 @@ class Question(Enum):
     LINK = 2  # no copy of the callee of the site at RECORD is known
     ROOM_FOR_SITE = 3  # the chunk is full; a call needs a node
     ROOM_FOR_WAY = 4  # the chunk is full; a way in needs a node
-    SIGNAL_RETURN = 5  # a handler is about to return, to go on at DESTINATION
-    UNMAP = 6  # code may be about to be unmapped, by the system call at DESTINATION
+    # A system call is about to be made at RECORD; DESTINATION is where without memopt.
+    SIGNAL_RETURN = 5  # a handler returns by it
+    CHANGE = 6  # it may change code
+    SYSTEM_CALL = 8  # it may be one that memopt must not see made (runtime.recording.system_calls)
     DRAIN = 7  # the trace is full; RECORD is where to go on then, DESTINATION where without memopt
-    SYSTEM_CALL = 8  # another program is about to be executed, or traced, by the system call at DESTINATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +121,11 @@ class Routines:
     enter: int  # enters a function by the way in at rax
     resume: int  # enters the middle of a function by the way in at rax; forgets the calls that will not return
     call: int  # makes the callee's node for the site at RECORD, which has none for this caller yet
-    # Before the system calls sigreturn, munmap, and execve or ptrace; the call is at DESTINATION.
+    # Before system calls (asked_calls.Before); the last one where the number is only known at run time.
     ask_return: int
-    ask_unmap: int
+    ask_change: int
     ask_call: int
+    ask_any: int
     drain: int  # see Question.DRAIN
     answered: int  # goes on to GO_ON behind an answer, and adds up how long the thread has waited
 
@@ -227,16 +230,32 @@ def routines(start: int, table: int, memopt: tuple[int, int]) -> Routines:
         _ask(w, question, memopt)
     w.place("ask_return")
     _ask(w, Question.SIGNAL_RETURN, memopt)
-    w.place("ask_unmap")
-    w(SAVE_FLAGS, store_state(FLAGS, RAX), compare_state(RDI, END_OF_TEXTS))
-    w.to_label(_JAE, "elsewhere")
-    w(lea_sum(RAX, RDI, RSI), compare_state(RAX, LOWEST_TEXT))
-    w.to_label(_JBE, "elsewhere")
-    w(load_state(RAX, FLAGS), RESTORE_FLAGS)
-    _ask(w, Question.UNMAP, memopt)
+    w.place("ask_change")
+    w(SAVE_FLAGS, store_state(FLAGS, RAX))
+    w.place(Before.CHANGE)
+    for low, end in TEXTS:
+        w(compare_state(RDI, end))
+        w.to_label(_JAE, ("apart", low))
+        w(lea_sum(RAX, RDI, RSI), compare_state(RAX, low))
+        w.to_label(_JA, "meets code")
+        w.place(("apart", low))
     w.place("elsewhere")
-    w(load_state(RDX, DESTINATION))
+    w(load_state(RDX, RECORD))
     w.jump("leave")
+    w.place("meets code")
+    w(load_state(RAX, FLAGS), RESTORE_FLAGS)
+    _ask(w, Question.CHANGE, memopt)
+    w.place("ask_any")
+    w(SAVE_FLAGS, store_state(FLAGS, RAX), load_state(RAX, SAVED[0]))
+    for number, before in ASKED_CALLS.items():
+        w(compare_eax(number))
+        w.to_label(_JE, before)
+    w.jump("elsewhere")
+    w.place(Before.RETURN)
+    w(load_state(RAX, FLAGS), RESTORE_FLAGS)
+    w.jump("ask_return")
+    w.place(Before.CALL)
+    w(load_state(RAX, FLAGS), RESTORE_FLAGS)
     w.place("ask_call")
     _ask(w, Question.SYSTEM_CALL, memopt)
     w.place("drain")
@@ -248,7 +267,8 @@ def routines(start: int, table: int, memopt: tuple[int, int]) -> Routines:
     w(jump_by_state(GO_ON))
     code = w.finish()
     at = w.labels
-    names = ("lookup", "enter", "resume", "call", "ask_return", "ask_unmap", "ask_call", "drain", "answered")
+    names = ("lookup", "enter", "resume", "call", "ask_return", "ask_change", "ask_call", "ask_any", "drain",
+             "answered")
     return Routines(start, code, *(at[name] for name in names))
 
 
@@ -262,6 +282,18 @@ def way_in(start: int, record: int, routine: int) -> bytes:
     w = Writer(start)
     save(w)
     w.to(lea_relative(RAX), record)
+    w.to(JUMP, routine)
+    return w.finish()
+
+
+def way_around(start: int, target: int, routine: int) -> bytes:
+    """The code at ``start`` to which direct calls of a copy go whose original may have changed: it goes by ``routine``,
+    the lookup, to the copy of what is at the original ``target`` now. The node is that of the copy that is left out.
+    """
+    w = Writer(start)
+    save(w)
+    w.to(lea_relative(RAX), target)
+    w(store_state(TARGET, RAX), load_state(RAX, NODE), lea(RAX, RAX, NODE_STRAY), store_state(SLOT, RAX))
     w.to(JUMP, routine)
     return w.finish()
 

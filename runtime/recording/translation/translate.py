@@ -29,6 +29,7 @@ from memopt.instrumentation.value_probes import Moment, Point, points
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, Loop
 from memopt.ir.reasons import Reason, Rejected
 from runtime.recording.translation import encode
+from runtime.recording.translation.asked_calls import ASKED_CALLS, Before
 from runtime.recording.translation.call_sites import CallSites
 from runtime.recording.translation.encode import (
     JUMP_RELATIVE,
@@ -58,6 +59,7 @@ from runtime.recording.translation.layout import (
     NODE,
     NODE_COUNTERS,
     NODE_STRAY,
+    RECORD,
     SAVED,
     SITE_COPY_RETURN,
     SLOT,
@@ -74,7 +76,6 @@ from runtime.recording.translation.writer import Writer
 _ENTRY: Place = (-1, -1)  # the edge by which a function is entered
 _INSIDE = "inside"
 _NUMBER = re.compile(r"[er]ax, (0x[0-9a-f]+|\d+)")
-_SYS_MUNMAP, _SYS_SIGRETURN, _SYS_EXECVE, _SYS_PTRACE, _SYS_EXECVEAT = 11, 15, 59, 101, 322
 
 
 def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, shared: Routines, table: int,
@@ -239,37 +240,31 @@ class _Translation:
             self._repeated(instruction)
             return
         if instruction.mnemonic == "syscall":
-            self._ask_before(previous)
+            self._ask_before(previous, instruction.address)
         self._mark(instruction)
         w(moved(instruction, w.here))
 
-    def _ask_before(self, previous: DecodedInstruction | None) -> None:
-        """Writes a question to memopt in front of a system call that matters to it. ``previous``: the instruction in
-        front of the call, which may tell its number.
+    def _ask_before(self, previous: DecodedInstruction | None, original: int) -> None:
+        """Writes a question to memopt in front of a system call that may matter to it. ``previous``: the instruction in
+        front of the call, which may tell its number. ``original``: the address of the call.
         """
-        w, number = self.write, None
+        w, shared, number = self.write, self.shared, None
         if previous is not None and previous.mnemonic == "mov":
             number = _NUMBER.fullmatch(previous.operands_text)
-        asking = {_SYS_SIGRETURN: self.shared.ask_return, _SYS_MUNMAP: self.shared.ask_unmap,
-                  _SYS_EXECVE: self.shared.ask_call, _SYS_PTRACE: self.shared.ask_call,
-                  _SYS_EXECVEAT: self.shared.ask_call}
+        routine = shared.ask_any
         if number is not None:
-            asking = {key: routine for key, routine in asking.items() if key == int(number[1], 0)}
-        if not asking:
-            return
-        call, on = ("system call", w.here), ("no question", w.here)
+            before = ASKED_CALLS.get(int(number[1], 0))
+            if before is None:
+                return
+            routine = {Before.RETURN: shared.ask_return, Before.CHANGE: shared.ask_change,
+                       Before.CALL: shared.ask_call}[before]
+        call = "system call", w.here
         save(w)
-        for key in asking:
-            w(lea(RCX, RAX, -key))
-            w.if_zero((call, key))
-        w.jump(on)
-        for key, routine in asking.items():
-            w.place((call, key))
-            w.to_label(lea_relative(RDX), call)
-            w(store_state(DESTINATION, RDX))
-            w.to(encode.JUMP, routine)
-        w.place(on)
-        restore(w)
+        w.to(lea_relative(RDX), original)
+        w(store_state(DESTINATION, RDX))
+        w.to_label(lea_relative(RDX), call)
+        w(store_state(RECORD, RDX))
+        w.to(encode.JUMP, routine)
         w.place(call)
 
     def _repeated(self, instruction: DecodedInstruction) -> None:

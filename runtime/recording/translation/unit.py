@@ -117,6 +117,12 @@ class Unit:
         """The start of the block with the instruction at ``address``, or None."""
         return next((b.start for b in self.graph.blocks.values() if b.start <= address < b.end), None)
 
+    def is_system_call(self, address: int) -> bool:
+        """Whether the instruction at ``address`` makes a system call."""
+        block = self.block_around(address)
+        return block is not None and any(i.address == address and i.mnemonic == "syscall"
+                                         for i in self.graph.blocks[block].instructions)
+
     def place_of_copy(self, copy: int) -> tuple[int, int] | None:
         """The block that a thread is in and the original address of its next instruction, if the thread is about to
         execute the instruction at ``copy``, or stands behind a system call there. None if it is in a probe.
