@@ -30,7 +30,7 @@ from memopt.session.replacing.reservation import give_back
 from memopt.session.replacing.versions import free_lock, line, lock_held, put_back, set_aside
 from runtime.target.eligibility import check_handlers
 from runtime.target.memory import Memory
-from runtime.target.proc import running_seconds
+from runtime.target.proc import running_seconds, thread_count
 
 if TYPE_CHECKING:
     from memopt.session.measuring.ab_measurement import Comparison
@@ -77,7 +77,11 @@ class InService:
     def review(self) -> bool:
         """Start to take out a version that is not faster in service; False if there is none."""
         unfit = self._unfit()
+        threads = thread_count(self.process.pid)
         for version in self.versions():
+            if unfit is None and threads > 1 and version.compiled.region.publishes:  # its guard keeps it out for so long, as it should
+                version.service.pass_over(version.cache.read_statistics(), self._inside(version))
+                continue
             verdict = unfit or version.service.judge(version.cache.read_statistics(), self._inside(version),
                                                      others=self._earned(version))
             if verdict is not None:

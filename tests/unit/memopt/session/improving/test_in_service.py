@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from memopt.ir.parse import parse_region
 from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
 from memopt.session.improving import in_service
@@ -21,6 +22,14 @@ from tests.support.installed import HEADER, SITE, installed
 
 OTHERS = Verdict(Reason.GUARD_FAILED, "other values", sizes=True)
 LOST = Verdict(Reason.NOT_FASTER, "in service")
+PUBLISHING = """region 0x401000
+  rdi = s64 rdi
+  R = (rdi) / 1
+  array A0: f64 at rdi, strides (8)
+  array A1: f64 at 2*rdi, strides (8)
+  S0[i<R]: A0[i] = A0[i]
+  S1[i<R] at (0, 1): A1[i] = A1[i]
+"""
 LOSING = Statistics(50_000_000, 100, 60_000)  # the guard fails nearly always
 
 
@@ -61,7 +70,7 @@ class Watched(InService):
 @pytest.fixture
 def watching(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Watched]:
     monkeypatch.setattr(in_service, "check_handlers", lambda _: None)
-    for name, value in (("set_aside", True), ("put_back", True), ("running_seconds", 100.0)):
+    for name, value in (("set_aside", True), ("put_back", True), ("running_seconds", 100.0), ("thread_count", 1)):
         monkeypatch.setattr(in_service, name, lambda *_, value=value: value)
     monkeypatch.setattr(in_service.time, "sleep", lambda _: None)
 
@@ -171,6 +180,21 @@ def test_the_lock_of_a_version_that_stands_still_is_given_back(watching: Callabl
         clock[0] += 100.0
         assert watched.unlock() is held
     assert freed == [front.behind, front, front]
+
+
+def test_a_version_that_other_threads_keep_out_is_not_judged(watching: Callable[..., Watched],
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stores in another order than the original, so its guard asks for a program with one thread."""
+    watched, version = watching(), installed()
+    ordered = replace(version.compiled, region=parse_region(PUBLISHING))
+    watched.history.decisions.append(replace(version, compiled=ordered))
+    watched.history.decisions[0].cache.statistics = LOSING
+    monkeypatch.setattr(in_service, "thread_count", lambda _: 2)
+    assert not watched.review()
+    monkeypatch.setattr(in_service, "thread_count", lambda _: 1)
+    assert not watched.review()  # what passed meanwhile does not count
+    watched.history.decisions[0].cache.statistics = Statistics(100_000_000, 200, 120_000)
+    assert watched.review()
 
 
 def test_a_handler_that_may_repair_faults_ends_the_service(watching: Callable[..., Watched],
