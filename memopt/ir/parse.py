@@ -265,7 +265,8 @@ def _rejoin(cursor: Cursor) -> regions.Rejoin:
         raise cursor.error("a whole register or a cell")
     implied = location.width if isinstance(location, Cell) else 8
     width = cursor.need(":").number() if cursor.at(r":\d") else implied
-    return regions.Rejoin(location, cursor.need(":=").linear(), width)
+    added = cursor.skip("+=")
+    return regions.Rejoin(location, (cursor if added else cursor.need(":=")).linear(), width, added)
 
 
 def _nan_free(cursor: Cursor) -> regions.NanFree:

@@ -192,16 +192,18 @@ class Trips:
 @dataclass(frozen=True, slots=True)
 class Rejoin:
     """At the header for iteration H, ``location`` holds the low ``width`` bytes of ``value`` (Linear over live-in
-    symbols and ``H``). A 4-byte value in a register is zero-extended."""
+    symbols and ``H``). A 4-byte value in a register is zero-extended. ``added``: the value is added to what the cell
+    holds."""
 
     location: Register | Cell
     value: Linear
     width: int = 8
+    added: bool = False
 
     def __str__(self) -> str:
         implied = self.location.width if isinstance(self.location, Cell) else 8
         width = f":{self.width}" if self.width != implied else ""
-        return f"{self.location}{width} := {self.value}"
+        return f"{self.location}{width} {'+=' if self.added else ':='} {self.value}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,12 +97,15 @@ def _store(rejoin: Rejoin, layout: FrameLayout) -> Iterator[Item]:
         raise VerifyError(f"{rejoin} has {rejoin.width} bytes, not 4 or 8")
     yield from wrapping(rejoin.value, layout)
     if isinstance(rejoin.location, Register):
+        if rejoin.added:
+            raise VerifyError(f"{rejoin} adds to a register")
         if rejoin.width == 4:
             yield instruction("mov", "eax", "eax")  # a 32-bit result clears the upper half
         yield instruction("mov", Mem("rbp", displacement=layout.register(rejoin.location.name)), "rax")
         return
     yield from _address(rejoin.location, layout)
-    yield instruction("mov", Mem("rcx", size=rejoin.width), "rax" if rejoin.width == 8 else dword("rax"))
+    yield instruction("add" if rejoin.added else "mov", Mem("rcx", size=rejoin.width),
+                      "rax" if rejoin.width == 8 else dword("rax"))
 
 
 def _load(backed: MemoryBacked, layout: FrameLayout) -> Iterator[Item]:

@@ -7,7 +7,8 @@ Example::
 A signal handler may read ``row`` and take all rows below it for complete. The version computes rows in another order.
 So ``row = i`` is no statement of the SCoP. The rejoin stores ``row = H - 1``, the value of the last iteration that the
 version has run, when all other stores are done. The cell is never ahead of its rows, and it moves at the end of each
-chunk (memopt.ir.region.Region.returns_often).
+chunk (memopt.ir.region.Region.returns_often). For ``rows++`` the rejoin adds H to the cell by one instruction, because
+a handler may have set it back meanwhile.
 
 In: the SCoP. Out: the SCoP without these statements, and their cells as rejoins. Sound because nobody else in the nest
 reads or writes the cell, so only its last value matters to what follows.
@@ -20,8 +21,10 @@ from dataclasses import replace
 
 from memopt.ir.linear import Linear
 from memopt.ir.region import Cell, Rejoin
-from memopt.ir.scop import LIMIT, Array, Index, Scop, Statement
+from memopt.ir.scop import LIMIT, Apply, Array, Constant, ElementType, Index, Read, Scop, Statement
 from memopt.lifting.execution.assumptions import GENERAL
+
+_INTEGERS = (ElementType.I32, ElementType.I64)
 
 
 def progress_cells(scop: Scop, moving: Collection[str]) -> tuple[Scop, tuple[Rejoin, ...]]:
@@ -38,28 +41,48 @@ def progress_cells(scop: Scop, moving: Collection[str]) -> tuple[Scop, tuple[Rej
 
 
 def _rejoin(array: Array, scop: Scop, moving: Collection[str]) -> Rejoin | None:
-    """The rejoin of ``array``, if it is one cell that nothing but stores of counters accesses; else None."""
-    stores = [s for s in scop.statements if s.write.array == array.name]
-    if array.private or not stores or any(r.array == array.name for s in scop.statements for r in s.reads) or (
-            len({s.write for s in stores}) != 1 or not all(map(_stores_counter, stores))):
+    """The rejoin of ``array``, if it is one cell that nothing but counting accesses; else None."""
+    stores = sorted((s for s in scop.statements if s.write.array == array.name), key=lambda s: s.position)
+    others = (r for s in scop.statements if s not in stores for r in s.reads)
+    if array.private or not stores or any(r.array == array.name for r in others) or len({s.write for s in stores}) > 1:
         return None
-    last = max(stores, key=lambda s: s.position)
-    assert isinstance(last.expression, Index)
-    address, size = array.base, last.expression.element.size
+    last, steps = stores[-1], [_step(s) for s in stores]
+    if all(s is None and _stores_counter(x) for s, x in zip(steps, stores, strict=True)):
+        assert isinstance(last.expression, Index)
+        value = last.expression.value.substitute({last.dimensions[0].name: Linear.symbol(LIMIT) - 1})
+        element, added = last.expression.element, False
+    elif all(s is not None and _in_each_iteration(x) for s, x in zip(steps, stores, strict=True)):
+        assert isinstance(last.expression, Apply)
+        value, element, added = Linear.symbol(LIMIT, sum(s for s in steps if s)), last.expression.element, True
+    else:
+        return None
+    address = array.base
     for subscript, stride in zip(last.write.subscripts, array.strides, strict=False):
         address += subscript * stride
     base = address.terms[0][0] if address.terms else ""
-    if len(address.terms) > 1 or any(c != 1 for _, c in address.terms) or (
+    if element.size not in (4, 8) or len(address.terms) > 1 or any(c != 1 for _, c in address.terms) or (
             base and (base not in GENERAL or base in moving)):
         return None
-    counter = last.dimensions[0].name
-    value = last.expression.value.substitute({counter: Linear.symbol(LIMIT) - 1})
-    return Rejoin(Cell(base, address.constant, size), value, size)
+    return Rejoin(Cell(base, address.constant, element.size), value, element.size, added)
 
 
 def _stores_counter(statement: Statement) -> bool:
-    """Whether the statement stores an affine value of 4 or 8 bytes to one cell in every outer iteration."""
+    """Whether the statement stores an affine value."""
     expression = statement.expression
-    return (len(statement.dimensions) == 1 and not statement.conditions and isinstance(expression, Index)
-            and expression.element.size in (4, 8) and not expression.value.quotients
+    return _in_each_iteration(statement) and isinstance(expression, Index) and not expression.value.quotients
+
+
+def _in_each_iteration(statement: Statement) -> bool:
+    """Whether the statement stores to one cell in every outer iteration."""
+    return (len(statement.dimensions) == 1 and not statement.conditions
             and all(s.is_constant for s in statement.write.subscripts))
+
+
+def _step(statement: Statement) -> int | None:
+    """The constant that the statement adds to the integer in its cell (``rows++``); None if it does something else."""
+    if statement.reads == (statement.write,):
+        match statement.expression:
+            case (Apply("add", (Read(0), Constant(bits, element)))
+                  | Apply("add", (Constant(bits, element), Read(0)))) if element in _INTEGERS:
+                return bits - (bits >> 8 * element.size - 1 << 8 * element.size)
+    return None

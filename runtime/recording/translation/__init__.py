@@ -20,6 +20,7 @@ and the code of one.
 - ``code_map``: where the code of a process lies, and which functions it has.
 
 Tested by: tests/unit/runtime/recording/translation/test_encode.py for ``encode``. tests/live/test_recording.py runs
-copies, which ``translate``, ``asked_calls``, ``call_sites``, ``unit``, ``relocated``, ``code_map``, ``layout``, ``probe_routines`` and
-``writer`` make; tests/live/test_paths.py and tests/live/test_values.py those with the probes of ``trace_probes``.
+copies, which ``translate``, ``asked_calls``, ``call_sites``, ``unit``, ``relocated``, ``code_map``, ``layout``,
+``probe_routines`` and ``writer`` make; tests/live/test_paths.py and tests/live/test_values.py those with the probes of
+``trace_probes``.
 """
