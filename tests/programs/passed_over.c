@@ -1,6 +1,6 @@
 /* Nests with a store or a load under a condition on data. They run again and again until SIGUSR1 comes, by which time they
    have new code. Then the cells that the condition passes over become ones that must not be touched, and the nest runs
-   three times more. Prints what it made of the others. usage: program MODE
+   three times more. Prints what it made of the others. usage: program MODE [once], without a signal
      read-only   if (t < c[i][j]) c[i][j] = t: c is read-only, nothing is smaller
      rows        shortest paths in place: the last rows are read-only, nothing in them gets shorter
      dirty       as read-only, but each 64th row changes, and a handler counts the pages that are written
@@ -22,7 +22,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { N = 384, ROW = 512, LONGEST_SECONDS = 280 };
+#ifndef N
+#define N 384
+#endif
+enum { ROW = 512, LONGEST_SECONDS = 280 };
 #define SIZE (N * ROW * sizeof(double))
 #define AT(x, i, j) (x)[(i) * ROW + (j)]
 #define NEST for (int k = 0; k < n; k++) for (int i = 0; i < n; i++) for (int j = 0; j < n; j++)
@@ -59,11 +62,12 @@ __attribute__((noinline)) static void relax_integers(int *c, const int *a, const
     NEST { int t = AT(a, i, k) + AT(b, k, j); if (t < AT(c, i, j)) AT(c, i, j) = t; }
 }
 
-__attribute__((noinline)) static void two_ways(float *c, float *d, const float *a, const float *b, int n)
+__attribute__((noinline)) static void two_ways(float *c, float *d, const float *a, const float *b, const float *limit,
+                                               int n)
 {
     NEST {
-        float t = AT(a, i, k) * AT(b, k, j);
-        if (t > 0.25f) AT(c, i, j) = t + 1; else if (t < -0.25f) AT(d, i, j) = t - 1;
+        float t = AT(a, i, k) * AT(b, k, j), most = AT(limit, i, j);
+        if (t > most) AT(c, i, j) = t; else if (t < -most) AT(d, i, j) = t;
     }
 }
 
@@ -74,19 +78,19 @@ __attribute__((noinline)) static void bytes(uint8_t *c, const uint8_t *a, const 
 
 static int is(const char *name) { return !strcmp(mode, name); }
 
-static void run(void)
+__attribute__((noinline)) static void run(void)
 {
     if (is("rows")) paths(c, N);
     else if (is("freed") || is("counted") || is("page")) below(c, a, b, limit, N);
     else if (is("loads")) scaled(c, a, b, limit, x, N);
     else if (is("integers")) relax_integers((int *)c, (int *)a, (int *)b, N);
-    else if (is("ways")) two_ways((float *)c, (float *)d, (float *)a, (float *)b, N);
+    else if (is("ways")) two_ways((float *)c, (float *)d, (float *)a, (float *)b, (float *)limit, N);
     else if (is("bytes")) bytes((uint8_t *)c, (uint8_t *)a, (uint8_t *)b, (uint8_t *)limit, N);
     else relax(c, a, b, N);
 }
 
 /* ``last``: as the last runs want it: nothing is to be stored where nothing may be. */
-static void fill(int last)
+__attribute__((noinline)) static void fill(int last)
 {
     for (int i = 0; i < N; i++)
         for (int j = 0; j < N; j++) {
@@ -96,6 +100,7 @@ static void fill(int last)
             } else if (is("ways")) {
                 AT((float *)a, i, j) = (last ? lower : j % 2) ? 1 + p : -1 - p;
                 AT((float *)b, i, j) = 1 + q, AT((float *)c, i, j) = AT((float *)d, i, j) = 0;
+                AT((float *)limit, i, j) = 0.5f;
             } else if (is("bytes")) {
                 AT((uint8_t *)a, i, j) = p % 100, AT((uint8_t *)b, i, j) = q % 100, AT((uint8_t *)c, i, j) = 0;
                 AT((uint8_t *)limit, i, j) = last && lower ? 0 : 90 + p % 50;
@@ -103,7 +108,7 @@ static void fill(int last)
                 int far = last && (is("read-only") || (is("dirty") && i % 64) || (is("minima") && i % 2));
                 int none = last && (is("page") ? i == N - 1 && j >= N - 3 : is("counted") ? j == 0 : lower);
                 AT(a, i, j) = p + (far ? 1e5 : 0), AT(b, i, j) = is("minima") && last && !j ? 1e9 : q;
-                AT(c, i, j) = is("rows") ? (last && i >= N - 64 ? 0 : 1 + p) : is("minima") && !j ? 0 : 5e3;
+                AT(c, i, j) = is("rows") ? (last && i >= N - N / 4 ? 0 : 1 + p) : is("minima") && !j ? 0 : 5e3;
                 AT(limit, i, j) = none ? -1 : 700 + p % 101, AT(x, i, j) = 1 + q;
             }
         }
@@ -132,7 +137,7 @@ static void *count(void *rounds)
     return 0;
 }
 
-static double total(const void *of, size_t rows)
+__attribute__((noinline)) static double total(const void *of, size_t rows)
 {
     double sum = 0;
     for (size_t i = 0; i < rows; i++)
@@ -147,6 +152,7 @@ int main(int argc, char **argv)
     mode = argc > 1 ? argv[1] : "read-only";
     a = array(), b = array(), c = array(), d = array(), limit = array(), x = array();
     if (is("page")) c = (double *)((char *)c + 4096 - ((N - 1) * ROW + N - 3) * sizeof(double) % 4096);
+    told = argc > 2;
     signal(SIGUSR1, on_word);
     alarm(LONGEST_SECONDS);
     fprintf(stderr, "ready %d\n", (int)getpid());
@@ -159,7 +165,7 @@ int main(int argc, char **argv)
         if (is("dirty")) sigaction(SIGSEGV, &(struct sigaction){.sa_sigaction = note, .sa_flags = SA_SIGINFO}, 0);
         mprotect(c, SIZE, PROT_READ);
     } else if (is("rows"))
-        mprotect(&AT(c, N - 64, 0), 64 * ROW * 8, PROT_READ);
+        mprotect(&AT(c, N - N / 4, 0), N / 4 * ROW * 8, PROT_READ);
     else if (is("freed") || is("bytes"))
         munmap((char *)c + half, half), rows = N / 2;
     else if (is("loads"))

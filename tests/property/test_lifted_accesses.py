@@ -36,6 +36,12 @@ def test_a_lifted_product_is_what_the_process_does(
     check([str(program)] + ([] if flags else [str(size)]), size - source_of_chance.randrange(2, 5))
 
 
+@pytest.mark.parametrize("level", some(["-O2", "-O1"], 1))
+@pytest.mark.parametrize("mode", some(["read-only", "rows", "freed", "loads", "integers", "ways", "bytes"], 4))
+def test_what_a_branch_passes_over_is_not_accessed(build: Build, mode: str, level: str) -> None:
+    check([str(build("passed_over.c", "-DN=16", level=level)), mode, "once"], 3)
+
+
 def check(argv: list[str], skip: int = 0, exactly_read: bool = True) -> None:
     """``skip`` outer iterations run before anything is captured; ``exactly_read``: the program reads nothing that it
     does not use."""

@@ -5,8 +5,9 @@ Values are bit patterns of their element type; a truth value is 0 or 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from memopt.ir.evaluate import signed
 from memopt.ir.operations import AS_MXCSR_SAYS, PREDICATES, TOWARDS_ZERO
@@ -24,10 +25,11 @@ _EXTREMES: dict[str, Callable[[int, int, int], bool]] = {
 
 @dataclass(frozen=True)
 class Evaluator:
-    """One statement instance: ``reads`` gives bits and type of each read, ``values`` a number for each symbol and
+    """One statement instance: ``reads`` gives bits and type of each read (the bits are asked for where the read is
+    performed), ``values`` a number for each symbol and
     dimension, ``scalar`` the bits of a live-in vector register's part."""
 
-    reads: tuple[tuple[int, ElementType], ...]
+    reads: Sequence[Sequence[Any]]
     values: Mapping[str, int]
     scalar: Callable[[Scalar], int]
 
@@ -42,6 +44,9 @@ class Evaluator:
                 return self.scalar(expression)
             case Index(value, element):
                 return value.evaluate(self.values) % (1 << _width(element))
+            case Apply("when", (condition, Read(index)), element):
+                assert self.reads[index][1] is element
+                return self.reads[index][0] if self.bits(condition) else 0
             case Apply(operator, operands, element):
                 return self._apply(operator, operands, element)
 

@@ -147,21 +147,23 @@ class Replay:
         outer = point[statement.dimensions[0].name]
         read, written = self.read.setdefault(outer, set()), self.written.setdefault(outer, set())
         values = self.values | point
-        operands = tuple(self._load(a, values, read) for a in statement.reads)
+        operands = tuple(_Operand(self, a, values, read) for a in statement.reads)
         evaluator = Evaluator(operands, values, self._scalar)
         element = self.region.scop.array(statement.write.array).element
         assert evaluator.element(statement.expression) is element, str(statement)
-        self._store(statement.write, values, evaluator.bits(statement.expression), written)
+        result = evaluator.bits(statement.value)
+        if statement.condition is None or evaluator.bits(statement.condition):
+            self._store(statement.write, values, result, written)
 
-    def _load(self, access: Access, values: dict[str, int], read: set[int]) -> tuple[int, ElementType]:
+    def load(self, access: Access, values: dict[str, int], read: set[int]) -> int:
         array = self.region.scop.array(access.array)
         if array.private:
-            return self.private[access.array, _subscripts(access, values)], array.element
+            return self.private[access.array, _subscripts(access, values)]
         address, size = self._address(array, access, values), array.element.size
         read.update(range(address, address + size))
         raw = self.process.read(address, size)
         stored = bytes(self.memory.get(address + n, raw[n]) for n in range(size))
-        return int.from_bytes(stored, "little"), array.element
+        return int.from_bytes(stored, "little")
 
     def _store(self, access: Access, values: dict[str, int], result: int, written: set[int]) -> None:
         array = self.region.scop.array(access.array)
@@ -178,6 +180,24 @@ class Replay:
 
     def _scalar(self, operand: Scalar) -> int:
         return int.from_bytes(self.vectors[operand.register][operand.offset:][:operand.element.size], "little")
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """Bits and type of a read: the cell is read when the bits are asked for."""
+
+    replay: Replay
+    access: Access
+    values: dict[str, int]
+    read: set[int]
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, number: int) -> int | ElementType:
+        if number == 0:
+            return self.replay.load(self.access, self.values, self.read)
+        return self.replay.region.scop.array(self.access.array).element
 
 
 def _subscripts(access: Access, values: dict[str, int]) -> tuple[int, ...]:
