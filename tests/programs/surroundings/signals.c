@@ -14,24 +14,42 @@
 static volatile long ticks, wrong_inside, depth;
 static sigjmp_buf out;
 
+/* A handler may take longer than its period: the timer is set anew when it has ended. */
+static volatile long period;
+static void (*of_ticks)(int);
+
+static void set_anew(int s)
+{
+    struct itimerval t = {{0, 0}, {0, period}};
+    setitimer(s == SIGPROF ? ITIMER_PROF : ITIMER_REAL, &t, 0);
+}
+
+static void ticked(int s)
+{
+    of_ticks(s);
+    set_anew(s);
+}
+
 static void every(long flags, long microseconds, void (*handler)(int))
 {
+    of_ticks = handler;
+    period = microseconds;
     static char stack[1 << 17] __attribute__((aligned(64)));
     stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
-    struct sigaction act = {.sa_handler = handler,
+    struct sigaction act = {.sa_handler = ticked,
                             .sa_flags = SA_RESTART | (flags & FLAG_STACK && !(flags & FLAG_NESTED) ? SA_ONSTACK : 0) |
                                         (flags & FLAG_NESTED ? SA_NODEFER : 0)};
-    struct itimerval t = {{0, microseconds}, {0, microseconds}};
     sigaltstack(&alternate, 0);
     sigaction(SIGALRM, &act, 0);
     sigaction(SIGPROF, &act, 0);
-    setitimer(flags & FLAG_PROFILE ? ITIMER_PROF : ITIMER_REAL, &t, 0);
+    set_anew(flags & FLAG_PROFILE ? SIGPROF : SIGALRM);
     if (flags & FLAG_NESTED)
-        setitimer(flags & FLAG_PROFILE ? ITIMER_REAL : ITIMER_PROF, &t, 0);
+        set_anew(flags & FLAG_PROFILE ? SIGALRM : SIGPROF);
 }
 
 static void no_more(void)
 {
+    period = 0;
     struct itimerval t = {{0, 0}, {0, 0}};
     setitimer(ITIMER_REAL, &t, 0);
     setitimer(ITIMER_PROF, &t, 0);
@@ -213,6 +231,7 @@ static void change(int s)
 {
     int me = running;
     running = !me;
+    set_anew(s);
     swapcontext(&task[me], &task[!me]);
 }
 
