@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from memopt.ir.reasons import Reason
 from tests.support.effort import some
 from tests.support.faults.known import KNOWN
-from tests.support.faults.running import SOURCES, built, judged
+from tests.support.faults.running import SOURCES, Outcome, built, judged
 from tests.support.faults.table import FAULTS, Fault, each, label
 from tests.support.faults.ways import HIGHEST
 from tests.support.tools import need
@@ -32,6 +33,15 @@ def test_every_program_is_run() -> None:
     plug_ins = {made.plug_in for fault in FAULTS for made in fault.made}
     assert {path.stem for path in SOURCES.glob("*.c")} == {fault.name for fault in FAULTS} | plug_ins - {""}
     assert {fault.name for fault in FAULTS} >= KNOWN
+
+
+def test_a_right_answer_of_the_original_is_no_pass() -> None:
+    fault = Fault("some", refusals=frozenset({Reason.THREADS}))
+    assert Outcome("", True, (), 1.0).passes(fault)
+    assert not Outcome("", False, (), 1.0).passes(fault)
+    assert not Outcome("", False, (Reason.NO_PLAN.value,), 1.0).passes(fault)
+    assert Outcome("", False, (Reason.THREADS.value,), 1.0).passes(fault)
+    assert not Outcome("SIGSEGV", True, (), 1.0).passes(fault)
 
 
 @pytest.mark.parametrize("fault", some(PROGRAMS, 3, ids=map(label, PROGRAMS)))

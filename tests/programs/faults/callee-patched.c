@@ -29,7 +29,7 @@ int main(void) {
         changed(value);
         memset(z, 0, n * n * 8);
         nest(x, y, z, n);
-        printf("%g\n", z[77]);
+        printf("%g\n", z[n * n / 2 + 77]);
     }
     return 0;
 }

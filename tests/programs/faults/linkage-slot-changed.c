@@ -27,7 +27,7 @@ int main(void) {
         }
     memset(z, 0, n * n * 8);
     nest(x, y, z, n);
-    printf("%ld slot: %g\n", changed, z[77]);
+    printf("%ld slot: %g\n", changed, z[n * n / 2 + 77]);
     return 0;
 }
 #endif

@@ -1,5 +1,6 @@
 /* Two builds of one plug-in, loaded in turn; they differ in one constant. Usage: 0.so 1.so ROUNDS
-   They change every few calls, while memopt may be at work; then one stays until new code has been in place. */
+   For so many rounds they change every few calls, while memopt may be at work; then one stays until new code has been in
+   place, and they change again. */
 #include "witness.h"
 #include <dlfcn.h>
 #define N 300

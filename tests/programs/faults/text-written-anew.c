@@ -34,7 +34,7 @@ int main(void) {
         memcpy(bytes + (nest_imm - 4 - (char *)nest), &value, 4);
         write_anew(bytes, size);
         for (int r = 0; r < 3; r++) nest(x, y, z, n);
-        printf("%g\n", z[77]);
+        printf("%g\n", z[n * n / 2 + 77]);
     }
     return 0;
 }

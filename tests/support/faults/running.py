@@ -15,7 +15,6 @@ from functools import cache
 from pathlib import Path
 
 from bench.measure.execution import Execution
-from memopt.ir.reasons import Reason
 from tests.support.faults.table import Fault, Made
 from tests.support.faults.ways import NO, WAYS, YES, natively
 
@@ -111,7 +110,3 @@ def _difference(fault: Fault, right: bytes, done: Execution) -> str:
     if fault.least_runs and sum(x["runs"] for x in done.replaced) < fault.least_runs:
         return f"new code was entered {sum(x['runs'] for x in done.replaced)} times"
     return ""
-
-
-def allows(fault: Fault, reason: Reason) -> bool:
-    return reason in fault.refusals

@@ -104,9 +104,10 @@ FAULTS = (
     Fault("thread-cancelled-inside", "0 wrong\n", timed=True, cpus=(0, 1)),
     Fault("handler-in-a-thread", "0 wrong\n", timed=True, made=levels("gcc -O2", "gcc -Os"), cpus=(0, 1)),
     # Code is not what was lifted
-    Fault("plug-in-exchanged", "0 wrong\n", timed=True, made=(
+    *(Fault("plug-in-exchanged", "0 wrong\n", arguments=(rounds,), timed=True, witnessed=rounds == "0", made=(
         Made(plug_in="plug-in-exchanged-plugin", libraries=(("-fno-tree-vectorize", "-DOFF=0"),
-                                                            ("-fno-tree-vectorize", "-DOFF=1"))),)),
+                                                            ("-fno-tree-vectorize", "-DOFF=1"))),))
+      for rounds in ("0", "40")),
     Fault("dlclose-and-reload", "0 wrong\n", timed=True,
           made=(Made(plug_in="dlclose-and-reload", libraries=(("-DLIB=+",), ("-DLIB=-",))),)),
     Fault("code-made-at-run-time-changes", "254108\n", refusals=_or(Reason.PROTECTED_MAPPING)),
