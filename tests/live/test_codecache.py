@@ -11,7 +11,9 @@ import pytest
 from memopt.ir.code import FRAME_LIMIT
 from memopt.ir.reasons import Reason, Rejected
 from runtime.patching.code_cache import NO_LIMIT, CodeCache, Statistics, check_limits
+from runtime.target import remote_calls
 from runtime.target.memory import PAGE, mapping_at, mappings
+from runtime.target.remote_calls import Call
 from runtime.target.tracee import Tracee, attach, status_field
 from tests.support.targets import RIGHT, Worker
 
@@ -130,3 +132,24 @@ def test_the_last_mappings_are_the_programs() -> None:
     check_limits(os.getpid(), 40_000, PAGE)
     with pytest.raises(Rejected, match="mappings that a process may have"):
         check_limits(os.getpid(), 1 << 31, PAGE)
+
+
+def test_a_process_that_has_executed_another_program_keeps_its_memory() -> None:
+    """At the addresses of the version there may be anything by then."""
+    with Worker() as first, Worker() as second:
+        with attach(first.pid) as tracee:
+            tracee.stop()
+            cache = create(tracee)
+        with attach(second.pid) as tracee:
+            tracee.stop()
+            place = cache.placement
+            remote_calls.run(tracee, (Call(remote_calls.SYS_MMAP, (place.code, place.code_size, 3, 0x32, -1, 0)),))
+            before = mappings(second.pid)
+            assert mapping_at(before, place.code) is not None
+            cache.release(tracee)
+            assert mappings(second.pid) == before
+        with attach(first.pid) as tracee:
+            tracee.stop()
+            cache.release(tracee)
+            assert mapping_at(mappings(first.pid), place.code) is None
+        assert (first.finish(), second.finish()) == (RIGHT, RIGHT)

@@ -4,14 +4,16 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
 from memopt.ir.reasons import Reason, Rejected
 from runtime.target import sigsegv
-from runtime.target.eligibility import check_process, identity
+from runtime.target.eligibility import check_in_service, check_process, check_traceable, identity
 from runtime.target.memory import parse_mappings
+from runtime.target.tracee import attach, status_field
 from tests.support.targets import RIGHT, Worker, build
 
 
@@ -25,6 +27,41 @@ def test_an_ordinary_process_is_accepted() -> None:
     with Worker("timer") as worker:
         check_process(worker.pid)
         assert worker.finish() == RIGHT
+
+
+def test_a_process_that_another_thread_of_memopt_traces_is_accepted() -> None:
+    """TracerPid is the thread, not the process."""
+    with Worker("timer") as worker:
+        held, done = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with attach(worker.pid):
+                held.set()
+                done.wait(60)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        try:
+            assert held.wait(60)
+            assert status_field(worker.pid, "TracerPid") not in ("0", str(os.getpid()))
+            check_process(worker.pid)
+        finally:
+            done.set()
+            thread.join()
+        assert worker.finish() == RIGHT
+
+
+def test_a_confined_process_may_keep_its_versions() -> None:
+    for mode, taken_out in (("seccomp", False), ("segv", True)):
+        with Worker(mode) as worker:
+            check_traceable(worker.pid)  # whoever may be traced may be freed of memopt's code
+            if taken_out:
+                with pytest.raises(Rejected) as caught:
+                    check_in_service(worker.pid)
+                assert caught.value.reason is Reason.SIGSEGV_HANDLER
+            else:
+                check_in_service(worker.pid)
+            assert worker.finish() == RIGHT
 
 
 @pytest.mark.parametrize(("mode", "expected"), [
