@@ -28,7 +28,7 @@ def held(memory: Memory, placement: Placement) -> bool:
 def give_back(tracee: Tracee, placement: Placement) -> bool:
     """Free the lock if its holder can never come back; whether it is free now.
 
-    Precondition: the target is stopped, and ``contexts.get_ready`` was called. Raises ``Rejected(BLOCKED)`` where there
+    Precondition: the target is stopped, and ``contexts.get_ready`` was called. Raises ``Rejected(NO_ROOM)`` where there
     is too much memory to be sure.
     """
     if not held(tracee.memory, placement):

@@ -142,7 +142,7 @@ def jump_bytes(source: int, target: int) -> bytes:
 
 def install(tracee: Tracee, patch: Patch, cache: CodeCache, timeout_s: float = 1.0,
             moved: abc.Mapping[int, int] = MappingProxyType({}), code: Sequence[tuple[int, bytes]] = (),
-            check: Callable[[], None] = lambda: None) -> None:
+            check: Callable[[], None] = lambda: None, interrupted: Callable[[], bool] | None = None) -> None:
     """Commit ``patch``, whose replacement leads into ``cache``; the target is left stopped.
 
     ``timeout_s``: how long to look for a moment when nobody stands inside the displaced bytes; between the attempts
@@ -153,8 +153,11 @@ def install(tracee: Tracee, patch: Patch, cache: CodeCache, timeout_s: float = 1
     ``code``: the code that the version stands for, as (address, bytes). All of it is compared in the same stop in which
     the patch is written, so that code which was replaced since it was lifted gets no patch.
     ``check``: called in the stop in which the patch is committed; raises ``Rejected`` if it must not be.
-    Raises ``Rejected``: CODE_CHANGED (the bytes there are others), NO_ROOM (the patch would cross a page border, or
-    there are sleeping threads, which cannot be moved), BLOCKED (no such moment), PROTECTED_MAPPING.
+    ``interrupted``: asked in that stop whether signal handlers may leave the program's code suspended; by default they
+    may if there are any.
+    Raises ``Rejected``: CODE_CHANGED (the bytes there are others), NO_ROOM (the patch would cross a page border, there
+    are sleeping threads, which cannot be moved, or too much memory to search), BLOCKED (no such moment),
+    PROTECTED_MAPPING.
     """
     contexts.get_ready()
 
@@ -169,7 +172,7 @@ def install(tracee: Tracee, patch: Patch, cache: CodeCache, timeout_s: float = 1
                 raise Rejected(Reason.CODE_CHANGED, f"in the {len(lifted)} bytes at {address:#x}")
         if moved and len(threads(tracee.pid)) > 1:
             raise Rejected(Reason.NO_ROOM, "the patch needs the loop to move, and a sleeping thread may stand in it")
-        return _movable(tracee, moved) if moved else _outside(tracee, patch)
+        return _movable(tracee, moved, interrupted) if moved else _outside(tracee, patch, interrupted)
 
     _stop_at(tracee, timeout_s, free)
     _record(cache, patch)
@@ -283,7 +286,7 @@ def _stop_at(tracee: Tracee, timeout_s: float, free: Callable[[], bool]) -> None
         pause = min(2 * pause, 0.02)
 
 
-def _outside(tracee: Tracee, patch: Patch) -> bool:
+def _outside(tracee: Tracee, patch: Patch, interrupted: Callable[[], bool] | None = None) -> bool:
     """Whether nobody goes on strictly inside the bytes that ``patch`` covers, now or later."""
     code = tracee.memory.read_some(patch.address, len(patch.original) + _LONGEST_INSTRUCTION)
     inside = inner_starts(code, patch)
@@ -291,7 +294,8 @@ def _outside(tracee: Tracee, patch: Patch) -> bool:
         return True
     if any(place in inside for place in contexts.standing(tracee)):
         return False
-    return not contexts.suspended(tracee, min(inside), max(inside) + 1, inside)
+    return not contexts.suspended(tracee, min(inside), max(inside) + 1, inside,
+                                  everywhere=interrupted and interrupted())
 
 
 def inner_starts(code: bytes, patch: Patch) -> frozenset[int]:
@@ -302,7 +306,7 @@ def inner_starts(code: bytes, patch: Patch) -> frozenset[int]:
     return frozenset(start for start in starts if patch.address < start < patch.end)
 
 
-def _movable(tracee: Tracee, moved: abc.Mapping[int, int]) -> bool:
+def _movable(tracee: Tracee, moved: abc.Mapping[int, int], interrupted: Callable[[], bool] | None = None) -> bool:
     """Whether a patch may be committed in this stop for which a whole loop moves.
 
     A thread may stand in the loop, but only at the start of an instruction, and none may return into it.
@@ -312,7 +316,7 @@ def _movable(tracee: Tracee, moved: abc.Mapping[int, int]) -> bool:
         registers = tracee.registers(tid)
         if (low <= registers.rip < high and registers.rip not in moved) or registers.restarting:
             return False
-    return not contexts.suspended(tracee, low, high)
+    return not contexts.suspended(tracee, low, high, everywhere=interrupted and interrupted())
 
 
 def _record(cache: CodeCache, patch: Patch) -> None:

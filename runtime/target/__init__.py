@@ -13,7 +13,8 @@ versions. The process must run on rightly if memopt is killed after any request.
 - ``remote_calls``: makes system calls in the stopped process, through a stub that restores all it changes.
 - ``contexts``: whether a thread stands in some code, or a suspended context may come back to it.
 - ``eligibility``: which processes memopt must not change, and whether a process id still means the same process.
-- ``sigsegv``: whether the process handles SIGSEGV in a way that could repair faults.
+- ``sigsegv``: whether the process handles SIGSEGV in a way that could repair faults, or any signal in a way that could
+  leave code suspended.
 - ``proc``: descendants, thread count and processor time of a process, from /proc.
 
 Tested by: tests/unit/runtime/target, one test file each for ``ptrace``, ``memory``, ``remote_calls`` and

@@ -4,8 +4,8 @@ Example: a timer interrupts a task in a loop, and its handler switches to anothe
 then stands in the loop, but no thread does: its instruction pointer is a word in a ``ucontext_t`` somewhere in memory.
 A handler whose frame is a megabyte large hides the interrupted code as well.
 
-In: a stopped ``Tracee``, code addresses. Out: whether anybody stands there or may come back to it. Raises
-``Rejected(BLOCKED)`` where that cannot be told.
+In: a stopped ``Tracee``, code addresses. Out: whether anybody stands there or may come back to it. Raises ``Rejected``
+where that cannot be told: BLOCKED (a thread wakes up just now), NO_ROOM (there is too much memory to search).
 
 Why this finds everybody: a thread's place is in its registers. A context that does not run is in memory, and its
 instruction pointer is an aligned word there: the kernel (arch/x86/kernel/signal_64.c) and C libraries store it so. All
@@ -14,7 +14,8 @@ with such a value counts, also one that is left over. So the answer "nobody" is 
 Below the stack pointer is searched, too, because stacks of other contexts may lie there. But a signal frame counts for
 nothing if a thread runs on the same stack further up: the handler was left, by its return or by longjmp(3).
 
-Where the program has no signal handler, no code of it is interrupted. One may still run that was reset when it was
+Where the program has no signal handler, no code of it is interrupted, and where all its handlers end it or return at
+once (runtime/target/sigsegv.py), none is left suspended. A handler may be running, also one that was reset when it was
 called (SA_RESETHAND). So the stacks of the threads are searched even then, and only they.
 """
 
@@ -81,19 +82,20 @@ def _asleep_at(pid: int, tid: int) -> tuple[int, ...]:
 
 
 def may_resume(tracee: Tracee, low: int, high: int) -> bool:
-    """Whether anybody stands in ``[low, high)``, or may come back to it. Raises ``Rejected(BLOCKED)``."""
+    """Whether anybody stands in ``[low, high)``, or may come back to it. Raises ``Rejected``: BLOCKED, NO_ROOM."""
     return any(low <= place < high for place in standing(tracee)) or suspended(tracee, low, high)
 
 
 def suspended(tracee: Tracee, low: int, high: int, only: Container[int] | None = None,
-              ignored: Sequence[tuple[int, int]] = (), *, everywhere: bool = False) -> bool:
+              ignored: Sequence[tuple[int, int]] = (), *, everywhere: bool | None = None) -> bool:
     """Whether a context that does not run may go on at an address in ``[low, high)``.
 
     ``only``: of these addresses, those in this set. ``ignored``: memory of memopt's, which is not searched.
-    ``everywhere``: search all memory, also where the program handles no signals by now. Raises ``Rejected(BLOCKED)`` if
-    there is too much memory to search.
+    ``everywhere``: search all memory, or the stacks of threads only; None: all if the program handles any signal by
+    now. Raises ``Rejected(NO_ROOM)`` if there is too much memory to search.
     """
-    spans = _all(tracee, ignored) if everywhere or interrupted_by_handlers(tracee.pid) else _stacks(tracee)
+    everywhere = interrupted_by_handlers(tracee.pid) if everywhere is None else everywhere
+    spans = _all(tracee, ignored) if everywhere else _stacks(tracee)
     pointers = [tracee.registers(tid).rsp for tid in tracee.threads]
     return any((only is None or value in only) and not any(_left(tracee.memory, at, pointer) for pointer in pointers)
                for start, end in spans for at, value in words_between(tracee.memory, start, end, low, high))
@@ -128,7 +130,7 @@ def _stacks(tracee: Tracee) -> list[tuple[int, int]]:
 
 
 def _all(tracee: Tracee, ignored: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The memory in use that the program can write. Raises ``Rejected(BLOCKED)`` if it is too much."""
+    """The memory in use that the program can write. Raises ``Rejected(NO_ROOM)`` if it is too much."""
     maps = [mapping for mapping in mappings(tracee.pid) if _may_hold_contexts(mapping)]
     most = LARGEST + int(MORE_EACH_SECOND * running_seconds(tracee.pid))
     _check_size(sum(mapping.end - mapping.start for mapping in maps), _MAPPED * most)
@@ -140,7 +142,7 @@ def _all(tracee: Tracee, ignored: Sequence[tuple[int, int]]) -> list[tuple[int, 
 
 def _check_size(size: int, most: int) -> None:
     if size > most:
-        raise Rejected(Reason.BLOCKED, f"{size >> 20} MiB would have to be searched for suspended contexts, "
+        raise Rejected(Reason.NO_ROOM, f"{size >> 20} MiB would have to be searched for suspended contexts, "
                                        f"{most >> 20} MiB is the limit")
 
 

@@ -104,7 +104,7 @@ def test_without_handlers_only_stacks_are_searched(worker: Worker, monkeypatch: 
         tracee.stop()
         with pytest.raises(Rejected) as caught:  # too much memory to be sure
             may_resume(tracee, NOWHERE, NOWHERE + 16)
-        assert caught.value.reason is Reason.BLOCKED
+        assert caught.value.reason is Reason.NO_ROOM
         assert contexts.interrupted_by_handlers(worker.pid)
         monkeypatch.setattr(contexts, "interrupted_by_handlers", lambda _: False)
         assert not may_resume(tracee, NOWHERE, NOWHERE + 16)

@@ -104,7 +104,7 @@ def test_too_much_memory_keeps_it(worker: Worker, monkeypatch: pytest.MonkeyPatc
         taken(tracee, cache)
         with pytest.raises(Rejected) as caught:
             give_back(tracee, cache.placement)
-        assert caught.value.reason is Reason.BLOCKED
+        assert caught.value.reason is Reason.NO_ROOM
         assert held(tracee.memory, cache.placement)
     assert worker.finish() == RIGHT
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from memopt.ir.code import FRAME_BUSY, FRAME_RETIRED
+from memopt.ir.reasons import Reason
 from runtime.patching.install import Installed, find_installed, find_versions
 from runtime.target.memory import Memory, mapping_at, mappings
 from runtime.target.tracee import attach, status_field
@@ -156,6 +157,21 @@ def test_confined_while_a_version_is_in_service(interrupted: Path, right: str, t
         assert (undone.exit_code, text_of(told.pid)) == (0, text), undone.stderr
         assert mapping_at(mappings(told.pid), version.placement.scratch) is not None
         assert told.finish() == (EXIT_CODE, right)
+
+
+def test_a_handler_that_may_repair_faults_comes_later(interrupted: Path, right: str, tmp_path: Path) -> None:
+    """The version is taken out, and the report says why."""
+    with Told(interrupted, tmp_path, arguments=(SIZE, "handle")) as told:
+        text = text_of(told.pid)
+        told.await_replaced()
+        await_that(lambda: len(find_installed(told.pid)) == 1, lambda: "a version")
+        version, = find_installed(told.pid)
+        await_that(lambda: runs(told.pid, version) > 2, lambda: "runs")
+        os.kill(told.pid, signal.SIGUSR2)
+        await_that(lambda: text_of(told.pid) == text, lambda: "the original code")
+        assert told.finish() == (EXIT_CODE, right)
+        assert Reason.SIGSEGV_HANDLER.explain in told.stderr
+        assert "KiB of code that was taken out stay" in told.stderr
 
 
 @pytest.mark.long

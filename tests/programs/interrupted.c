@@ -6,6 +6,7 @@
      suspend    the handler switches to another task, which makes products of its own, until SIGHUP comes
      large      the handler has a frame of 200 KB, and goes on until SIGHUP comes
      nested     the handler makes a product itself, then goes on until SIGHUP comes
+     handle     the program sets a handler for SIGSEGV; it never comes
      confine    the program forbids itself, on pain of death, calls that it does not make itself */
 #define _GNU_SOURCE
 #include <alloca.h>
@@ -99,6 +100,9 @@ static void on_interruption(int number)
         fill(own, (size_t)n * n, 5);
         dgemm(n, a, b, own);
         go_on();
+        break;
+    case 'h':
+        signal(SIGSEGV, on_resume);
         break;
     case 'c':
         confine();

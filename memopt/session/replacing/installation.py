@@ -32,7 +32,7 @@ def install(process: Process, compiled: CompiledRegion, cache: CodeCache, displa
     from runtime.patching.install import jump
     from runtime.target import contexts
     from runtime.target.eligibility import check_process
-    from runtime.target.sigsegv import check_handler
+    from runtime.target.sigsegv import check_handler, may_suspend
 
     def check(tracee: Tracee) -> None:
         process.verify()
@@ -49,7 +49,8 @@ def install(process: Process, compiled: CompiledRegion, cache: CodeCache, displa
                 cache.set_chunk(tracee.memory, chunk)
             tracee.stop()
             patch(tracee, jump(region.header, compiled.entry, region.displaced), cache,
-                  moved=displaced.places(compiled.placement.code), code=region.code, check=lambda: check(tracee))
+                  moved=displaced.places(compiled.placement.code), code=region.code, check=lambda: check(tracee),
+                  interrupted=lambda: may_suspend(tracee, cache.placement.scratch))
 
 
 def watched(compiled: CompiledRegion, history: History) -> Service:

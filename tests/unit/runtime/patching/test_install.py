@@ -39,7 +39,7 @@ class Standing:
 ])
 def test_who_stands_in_a_loop_moves_with_it(rip: int, word: int, movable: bool,
                                             monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(install.contexts, "suspended", lambda _, low, high: low <= word < high)
+    monkeypatch.setattr(install.contexts, "suspended", lambda _, low, high, everywhere: low <= word < high)
     process = Standing(rip)
     assert _movable(cast(Tracee, process), MOVED) is movable
     assert not _movable(cast(Tracee, dataclasses.replace(process, restarting=True)), MOVED)

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from memopt.ir.reasons import Reason, Rejected
 from runtime.target import sigsegv
 from runtime.target.eligibility import check_in_service, check_process, check_traceable, identity
 from runtime.target.memory import parse_mappings
+from runtime.target.sigsegv import may_suspend
 from runtime.target.tracee import attach, status_field
 from tests.support.targets import RIGHT, Worker, build
 
@@ -79,6 +81,22 @@ def test_programs_of_some_libraries_may_handle_sigsegv(library: str, monkeypatch
         maps = parse_mappings(f"1000-2000 r-xp 00000000 fe:00 9 /usr/lib/{library}")
         monkeypatch.setattr(sigsegv, "mappings", lambda _: maps)
         check_process(worker.pid)
+        assert worker.finish() == RIGHT
+
+
+@pytest.mark.parametrize(("library", "suspends"), [
+    ("libgfortran.so.5.0.0", False), ("libpython3.11.so.1.0", False), ("program", True)])
+def test_handlers_that_end_the_program_or_return_at_once(library: str, suspends: bool,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker has handlers of its own; the file that they lie in is given another name."""
+    real = sigsegv.mappings
+    monkeypatch.setattr(sigsegv, "mappings", lambda pid: tuple(
+        replace(m, path=f"/usr/lib/{library}") if m.path.endswith("/worker-no-pie") else m for m in real(pid)))
+    with Worker("segv", "timer") as worker, attach(worker.pid) as tracee:
+        tracee.stop()
+        assert may_suspend(tracee, worker.address("again")) is suspends
+        assert not any(tracee.memory.read(worker.address("again"), 4096))
+        tracee.detach()
         assert worker.finish() == RIGHT
 
 
