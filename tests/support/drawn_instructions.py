@@ -13,16 +13,25 @@ _REGISTERS = 6
 
 
 def drawn(seed: int) -> str:
-    """A straight line of 4 to 8 instructions on one type."""
+    """A line of 4 to 8 instructions on one type; in a third of them a branch passes over one or two."""
     source = random.Random(seed)
     vex, kind = source.random() < 0.6, source.choice(("pd", "ps", "sd", "ss"))
     register = "ymm" if vex and kind[0] == "p" else "xmm"
     ready = [0, 1, 2]
     lines = []
-    for _ in range(source.randrange(4, 9)):
+    count = source.randrange(4, 9)
+    branch = source.randrange(1, count - 2) if source.random() < 0.35 else count
+    for number in range(count):
+        if number == branch:
+            lines += [f"{'v' if vex else ''}{source.choice(('comis', 'ucomis'))}{kind[1]} xmm0, xmm1",
+                      f"j{source.choice(('a', 'b', 'ae', 'be', 'p', 'np'))} 2f"]
         text, target = _instruction(source, vex, kind, register, ready)
+        while branch <= number <= branch + 1 and target not in ready:
+            text, target = _instruction(source, vex, kind, register, ready)
         lines.append(text)
         ready = sorted({*ready, target})
+        if number == branch + 1:
+            lines.append("2: ")
     if source.random() < 0.5:
         lines.append(_binary(source, "v" if vex else "", "add" + kind, register, 0, ready, ""))
     return "; ".join(lines)
