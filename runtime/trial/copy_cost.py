@@ -8,7 +8,7 @@ In: a process id, and the share of its time that may be gained from. Out: ``Copy
 ``Rejected(COPY_COSTS)`` for a copy that is not worth it yet. It may be later, as the program goes on.
 
 The rule: how long the program has run is the best guess of how long it goes on. New code may save half of the hot
-share of that. All copies together may cost a quarter of it, as many lead to nothing, and ``FREE_SECONDS``.
+share of that. All copies together may cost an eighth of it, as many lead to nothing, and ``FREE_SECONDS``.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from runtime.target.memory import PAGE
 from runtime.target.proc import running_seconds
 from runtime.target.tracee import status_field
 
-FREE_SECONDS = 0.08
-COPIES_SHARE, SAVED_SHARE = 0.25, 0.5
+FREE_SECONDS = 0.06
+COPIES_SHARE, SAVED_SHARE = 0.125, 0.5
 
 _PAGES, _TRIES = 256, 3
 # A page that is copied costs more than one that is cleared: it is read from memory, and other processors give up their
-# translations of it. Measured on three kinds of virtual machine: 2.5 to 4 times as much.
-_COPIED = 3.0
+# translations of it. Measured on a virtual machine with two processors: 3 to 5 times as much.
+_COPIED = 4.0
 _FAULT_S = 0.5e-6, 5e-6  # bounds for what is measured, which a busy machine disturbs
 
 

@@ -3,7 +3,8 @@
 numba's own cache checks only the date of the file that defines a function, although functions of other files are
 compiled into it. It also does not lock: of two processes that compile at the same time, each can find the other's code
 under its own name (numba.core.caching, IndexDataCacheFile.save). Here the key is a hash of all files of the folder, and
-a lock is held. Invariant: all that a kernel is compiled from stands in this folder.
+a lock is held. Invariant: all that a kernel is compiled from stands in this folder. What is kept is executed: nothing
+is loaded from a folder that others can write to, nor is numba's configuration from the working directory.
 
 A rule for kernels: numba zeroes the return slot of every call that is not inlined at the entry of the calling function,
 even if the call is never reached. A rare call therefore stands in an inlined helper named ``_rarely_...``, so that only
@@ -21,11 +22,15 @@ from itertools import count
 from typing import Any
 
 import numba
-from numba.core import caching
+from numba.core import caching, config
 
+from memopt.private_files import trusted
 from memopt.traces.core.sources import lock_of, sources
 
 _STAMP = sources()
+
+config._config_fname = ""  # .numba_config.yaml, which may name the folder that compiled code is loaded from
+config.reload_config()
 
 
 class Kept(caching.IndexDataCacheFile):  # type: ignore[misc]  # numba has no types
@@ -72,6 +77,15 @@ def kernel(*, forceinline: bool = False, nogil: bool = False) -> Callable[[Calla
         except RuntimeError:  # there is no folder to keep it in that can be written to
             return made
         cache = made._cache
+        if not _only_ours(cache.cache_path, function.__code__.co_filename):
+            return numba.njit(forceinline=forceinline, nogil=nogil)(function)
         cache._cache_file = Kept(cache.cache_path, cache._impl.filename_base, _STAMP)
         return made
     return compiled
+
+
+def _only_ours(folder: str, source: str) -> bool:
+    """Whether ``folder`` is beside ``source``, where Python's own compiled code is too, or nobody else can write to it.
+    """
+    beside = os.path.dirname(os.path.realpath(source)) + os.sep
+    return os.path.realpath(folder).startswith(beside) or trusted(folder)

@@ -58,7 +58,7 @@ def test_less_at_stake_is_worth_less(program: Program) -> None:
 
 
 def test_all_copies_together_count(program: Program) -> None:
-    program.pages, program.seconds = 15 * MIB, 0.1
+    program.pages, program.seconds = 10 * MIB, 0.1
     budget = CopyBudget()
     made = 0
     while not refused(budget):
@@ -100,8 +100,8 @@ def test_a_copy_that_raises_is_counted(program: Program) -> None:
 
 def test_the_time_of_a_page_is_measured_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     page_seconds.cache_clear()
-    assert 1e-6 <= page_seconds() <= 16e-6
-    for measured, expected in ((0.0, 1.5e-6), (1.0, 15e-6)):
+    assert 1e-6 <= page_seconds() <= 21e-6
+    for measured, expected in ((0.0, 2e-6), (1.0, 20e-6)):
         page_seconds.cache_clear()
         monkeypatch.setattr(copy_cost, "_touch", lambda _, measured=measured: measured)
         assert page_seconds() == pytest.approx(expected)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numba
+import pytest
 
 import memopt.traces.core
 from memopt.traces.core.compiler import Kept
@@ -102,3 +103,31 @@ def test_kernels_work_where_nothing_can_be_kept(tmp_path: Path) -> None:
     process = _use("int64", 0, environment | {"HOME": str(nowhere), "XDG_CACHE_HOME": str(nowhere)})
     error = process.communicate()[1]
     assert process.returncode == 0, error.decode()
+
+
+def _left(folder: Path) -> bool:
+    """Whether compiled code is kept in ``folder``."""
+    return bool(list(folder.rglob("*.nbi")))
+
+
+@pytest.mark.parametrize(("mode", "kept"), [(0o700, True), (0o777, False), (0o1777, False)])
+def test_nothing_is_kept_where_others_can_write(tmp_path: Path, mode: int, kept: bool) -> None:
+    """Nor is anything loaded from there."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(mode)
+    _, environment = _copy(tmp_path)
+    process = _use("i4", 0, environment | {"NUMBA_CACHE_DIR": str(folder)})
+    assert process.wait() == 0, process.communicate()
+    assert _left(folder) == kept
+
+
+def test_no_configuration_is_read_from_the_working_directory(tmp_path: Path) -> None:
+    """Whoever owns that folder could name another one, from which compiled code is loaded."""
+    _, environment = _copy(tmp_path)
+    (tmp_path / "yaml.py").write_text(f"def safe_load(file):\n    return {{'cache_dir': {str(tmp_path)!r}}}\n")
+    (tmp_path / ".numba_config.yaml").write_text(f"cache_dir: {tmp_path}\n")
+    words = "import {}; from numba.core import config; config.reload_config(); print(config.CACHE_DIR)"
+    printed = [subprocess.run([sys.executable, "-c", words.format(module)], env=environment, cwd=tmp_path, check=True,
+                              capture_output=True, text=True).stdout for module in ("numba", "kept.compiler")]
+    assert printed == [f"{tmp_path}\n", "\n"]
