@@ -28,7 +28,7 @@ from types import TracebackType
 from memopt.ir.reasons import Rejected
 from runtime import faults
 from runtime.target import ptrace, remote_calls
-from runtime.target.memory import Mapping, exclusive_intervals, mappings
+from runtime.target.memory import Mapping, exclusive_pages, mappings
 from runtime.target.proc import running_seconds
 from runtime.target.ptrace import Registers, Stop, StopKind, TargetEnded, WaitTimeout
 from runtime.target.remote_calls import Call
@@ -236,9 +236,8 @@ class Shadow:
     patch = write
 
     def written_pages(self) -> tuple[tuple[int, int], ...]:
-        """Intervals of the private pages written since the fork; a superset, see ``exclusive_intervals``."""
-        return tuple(interval for mapping in _private(mappings(self.pid))
-                     for interval in exclusive_intervals(self.pid, mapping.start, mapping.end))
+        """Intervals of the private pages written since the fork; a superset, see ``exclusive_pages``."""
+        return exclusive_pages(self.pid, [(m.start, m.end) for m in _private(mappings(self.pid))])
 
     def maps(self) -> tuple[Mapping, ...]:
         """The memory map of the program when it was copied, with the stack as the copy has it by now. It tells which

@@ -3,11 +3,21 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+from pathlib import Path
 
 import pytest
 
 from memopt.ir.reasons import Reason, Rejected
-from runtime.target.memory import PAGE, Memory, check_private, exclusive_intervals, mapping_at, mappings, parse_mappings
+from runtime.target.memory import (
+    PAGE,
+    Memory,
+    _Parser,
+    check_private,
+    exclusive_pages,
+    mapping_at,
+    mappings,
+    parse_mappings,
+)
 
 MAPS = """\
 00400000-00401000 r-xp 00001000 fe:00 99    /home/a b/prog (deleted)
@@ -98,11 +108,15 @@ def test_exclusive_pages_of_a_fork_are_the_written_ones() -> None:
             os._exit(0)
         os.read(ready[0], 1)
         try:
-            found = exclusive_intervals(child, start, start + 16 * PAGE)
+            found = exclusive_pages(child, [(start, start + 16 * PAGE)])
+            parts = exclusive_pages(child, [(start + n * PAGE, start + (n + 2) * PAGE) for n in range(0, 16, 4)])
+            far = exclusive_pages(child, [(PAGE, 2 * PAGE), (start + 4 * PAGE, start + 9 * PAGE)])
         finally:
             os.write(done[1], b"!")
             os.waitpid(child, 0)
         assert found == ((start + 3 * PAGE, start + 5 * PAGE), (start + 9 * PAGE, start + 10 * PAGE))
+        assert parts == ((start + 4 * PAGE, start + 5 * PAGE), (start + 9 * PAGE, start + 10 * PAGE))
+        assert far == ((start + 4 * PAGE, start + 5 * PAGE),)
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -117,3 +131,23 @@ def test_reads_into_what_is_there(monkeypatch: pytest.MonkeyPatch, at_once: bool
     with pytest.raises(Rejected):
         memory.read_into(0, memoryview(target))
     memory.close()
+
+
+def test_a_memory_map_is_parsed_alike_each_time() -> None:
+    """Also where a line was seen before, at another place or of another process."""
+    first = b"1000-2000 r-xp 00001000 fe:00 9 /prog\n2000-3000 rw-p 00000000 00:00 0 \n"
+    other = b"1000-2000 r-xp 00001000 fe:00 9 /prog\n2000-4000 rw-p 00000000 00:00 0 \n5000-6000 ---s 0 00:01 4 /a b\n"
+    parser = _Parser()
+    for content in (first, other, other, first, b"", first):
+        assert parser.parse(content) == parse_mappings(content.decode())
+    kept = parser.parse(first)
+    assert parser.parse(first) is kept
+    assert parser.parse(other)[0] is kept[0]
+
+
+@pytest.mark.parametrize("name", ["a\rb", "a\x0bb", "a\x85b", "a\u2028b"])
+def test_a_path_may_hold_what_ends_lines_elsewhere(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(bytes(PAGE))
+    with open(file, "rb") as opened, mmap.mmap(opened.fileno(), PAGE, prot=mmap.PROT_READ):
+        assert str(file) in {m.path for m in mappings(os.getpid())}
