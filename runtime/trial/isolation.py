@@ -79,12 +79,15 @@ def clone_flags() -> int:
 def held_by(pid: int, maps: Sequence[Mapping]) -> Held:
     """The open files of ``pid``, which is stopped. Files that code is mapped from are left out: loaders map them by
     descriptors of their own."""
+    mapped = {m.path for m in maps if m.inode} - {m.path for m in maps if m.executable}
+    if not mapped:  # mostly: and a program may have 100,000 descriptors, and is stopped
+        return Held(frozenset(), frozenset())
     paths = set()
     with suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
             with suppress(OSError):
                 paths.add(os.readlink(f"/proc/{pid}/fd/{name}"))
-    paths = {m.path for m in maps if m.inode and m.path in paths} - {m.path for m in maps if m.executable}
+    paths &= mapped
     return Held(frozenset(paths), _locked() if paths else frozenset())
 
 

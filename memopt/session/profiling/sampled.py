@@ -106,9 +106,11 @@ class Profiling(Session):
     def _new_improver(self) -> Improver:
         from memopt.session.profiling.affine import Survey
         from memopt.session.replacing.process import Process
+        from runtime.trial.copy_cost import CopyBudget
 
         self._survey = Survey()
-        process = Process(self.target.pid, self.options, self.attached, self.target.started)
+        process = Process(self.target.pid, self.options, self.attached, self.target.started,
+                          copies=CopyBudget(spent=-math.inf))  # the user wants to know, whatever it costs
         return self._survey.improver(process, self.worker)
 
     def _finish(self, notes: tuple[str, ...] = (), reason: Reason | None = None) -> int:
