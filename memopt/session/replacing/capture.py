@@ -77,14 +77,14 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
 
 def for_recurring_sizes(lifted: Lifted, lift: Callable[[], Lifted], code: LoopCode, history: History,
                         shadow: Shadow) -> Lifted:
-    """``lifted``, if its sizes come again at the entries that follow (memopt.session.replacing.recurrence); else what
-    is lifted with some of these entries known, since sizes of two entries may seem to depend on any register. Raises
-    Rejected(NEW_SIZES), and notes it, where that does not help either."""
+    """``lifted``, if it is for all entries that follow (memopt.session.replacing.recurrence); else what is lifted with
+    some of these entries known, since sizes of two entries may seem to depend on any register. Raises
+    Rejected(NEW_SIZES), and notes it, where its sizes do not come again."""
     from memopt.lifting.execution.parameters import live_in
 
     region, header = lifted.region, code.loop.header
     ahead = entries_ahead(region, code.exits, shadow)
-    if recurring(region, ahead):
+    if len(set(sizes(region, ahead))) <= 1:
         return lifted
     history.ahead[header] = [{live_in(s): v for s, v in entry.items()} for entry in ahead[1:1 + KNOWN_AHEAD]]
     lifted = lift()
