@@ -31,5 +31,6 @@ Tested by: tests/unit/memopt/lifting/execution. ``branches``, ``copy_operators``
 name there. ``iteration``: test_executor.py (exits, inner loops), test_branches.py (split branches) and
 test_if_conversion.py (branches on data). ``memory``: test_executor.py (slots of several widths) and test_merge.py
 (slots that paths leave). ``assumptions``: test_parameters.py and tests/unit/memopt/lifting/test_lift.py.
-``invariant_compares``: test_lift.py.
+``invariant_compares``: test_lift.py. Trip counts between pointers that both advance: test_pointer_ends.py and
+tests/property/test_lifted_pointer_ends.py.
 """

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from memopt.ir.linear import Linear
+from memopt.ir.region import Trips
 from memopt.ir.scop import TRIPS
 from memopt.lifting.execution.assumptions import Assumptions
 from memopt.lifting.execution.entry_invariants import EntryInvariants
@@ -31,6 +34,21 @@ def test_an_invariant_has_one_value_at_every_entry(divisor: int, step: int, row:
     for entry in entries:
         remaining = (entry["rdx"] - entry["rcx"]) // divisor
         assert (sum_.evaluate(entry) - made.step(address) * divisor * remaining) // divisor == address.evaluate(entry)
+
+
+def test_where_trips_are_related_the_invariant_is_one_over_them() -> None:
+    made = invariants(BOUND - COUNTER, 4, {"rcx": 4, "rsi": 24})
+    made = replace(made, assumptions=replace(made.assumptions, trips=Trips(BOUND - COUNTER, 4)))
+    assert made.step(ROW - R * 5) == 29
+    assert made.invariant(ROW + BASE) == ROW + BASE + R * 24
+    assert made.invariant(ROW + R * 24) == ROW + R * 24
+
+
+@pytest.mark.parametrize(("divisor", "row", "step", "even"), [
+    (1, 8, 8, True), (1, 4, 8, False), (2, 16, 8, True), (8, 8, 8, False), (6400, 8, 8, False), (6400, 0, 8, True)])
+def test_whether_an_invariant_makes_the_way_to_a_bound_even(divisor: int, row: int, step: int, even: bool) -> None:
+    """divisor * way + row * (bound - counter) is a number, so that way is one less row / divisor * (bound - counter)."""
+    assert invariants(BOUND - COUNTER, divisor, {"rcx": divisor, "rsi": row}).evenly(ROW - BASE, step) == even
 
 
 def test_what_stays_is_its_own_invariant() -> None:

@@ -7,7 +7,18 @@ import random
 import pytest
 
 from memopt.ir.linear import Linear, quotient
-from memopt.lifting.values.bounds import Limits, greatest, least, necessary, number_at_least, sign_where, sufficient
+from memopt.lifting.values.bounds import (
+    Limits,
+    contradictory,
+    greatest,
+    is_bit,
+    is_remainder,
+    least,
+    necessary,
+    number_at_least,
+    sign_where,
+    sufficient,
+)
 
 X, J, R = Linear.symbol("i"), Linear.symbol("j"), Linear.symbol("R")
 
@@ -91,3 +102,20 @@ def test_signs_that_follow_from_the_strongest_condition() -> None:
     quarter = quotient(n + 2, 4)
     assert sign_where(half - quarter * 2, {}, (n - quarter * 4,), {"n": 3}) == Linear()
     assert sign_where(-n, {}, (n - 4, -n + 3), {"n": 3}) == Linear()  # there is no such n
+
+
+@pytest.mark.parametrize("divisor", [2, 3, 4, 8])
+def test_remainders_are_told_from_other_differences(divisor: int) -> None:
+    number = X + J * divisor + 5
+    rest = number - quotient(number, divisor) * divisor
+    assert is_remainder(rest)
+    assert is_bit(rest) == (divisor == 2)
+    for other in (rest + 1, -rest, rest * 2, number - quotient(number, divisor), X - J):
+        assert not is_remainder(other)
+
+
+def test_conditions_that_contradict_each_other() -> None:
+    assert contradictory((J, X - 3, -X + 2))
+    assert not contradictory((J, X - 3, -X + 3))
+    assert not contradictory((X - 3, -J + 2))
+    assert not contradictory((X,))
