@@ -47,7 +47,7 @@ def test_where_trips_are_related_the_invariant_is_one_over_them() -> None:
 @pytest.mark.parametrize(("divisor", "row", "step", "even"), [
     (1, 8, 8, True), (1, 4, 8, False), (2, 16, 8, True), (8, 8, 8, False), (6400, 8, 8, False), (6400, 0, 8, True)])
 def test_whether_an_invariant_makes_the_way_to_a_bound_even(divisor: int, row: int, step: int, even: bool) -> None:
-    """divisor * way + row * (bound - counter) is a number, so that way is one less row / divisor * (bound - counter)."""
+    """divisor * way + row * (bound - counter) is a number, so way is one, less row / divisor * (bound - counter)."""
     assert invariants(BOUND - COUNTER, divisor, {"rcx": divisor, "rsi": row}).evenly(ROW - BASE, step) == even
 
 
