@@ -33,6 +33,12 @@ def main() -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends memopt without a traceback
     words = sys.argv[1:]
     found = plain(words)
+    from runtime.launch.limits import lift
+
+    limited = lift()
+    if limited and (found is not None or (words[:1] in (["exec"], ["profile"]) and "--" in words)):
+        _say(limited)
+        _leave(_go_on_natively(words[words.index("--") + 1:] if found is None else found[0]))
     if found is not None:
         arguments, chosen = found
         _leave(_guarded(lambda: _execute(arguments, chosen), arguments))

@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from runtime import faults
+from runtime.launch import limits
 from runtime.launch.identify import Executable, exec_failure
 from runtime.launch.signals import SignalState
 
@@ -118,6 +119,7 @@ def replace(executable: Executable, arguments: Sequence[str]) -> NoReturn:
     image = _Image(executable, arguments, None)
     signals = SignalState.hold()
     signals.give_to_program()
+    limits.give_to_program()
     raise exec_failure(executable, image.execve())
 
 
@@ -220,6 +222,7 @@ def _become_program(image: _Image, signals: SignalState, go_read: io.FileIO, go_
         go_write.close()
         go_read.read(1)
         signals.give_to_program()
+        limits.give_to_program()
         error_write.write(struct.pack("<i", image.execve()))
     finally:
         os._exit(_EXEC_FAILED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import threading
 from dataclasses import dataclass, field
 
@@ -56,8 +57,12 @@ def check_place(pid: int) -> None:
     """Raises ``Rejected`` if questions of the process could not reach memopt, or be its end.
 
     They are system calls. A filter that memopt is not under, too, may kill a process that makes them
-    (seccomp(2)). In another namespace memopt's number is that of another process (pid_namespaces(7)).
+    (seccomp(2)). In another namespace memopt's number is that of another process (pid_namespaces(7)). Nor may its
+    memory be limited, since it would have less of it than alone.
     """
+    for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        if resource.prlimit(pid, kind)[0] != resource.RLIM_INFINITY:
+            raise Rejected(Reason.NO_MEMORY, "its memory is limited (ulimit -v, -d), and recording takes some")
     own, others = _filters("self"), _filters(str(pid))
     if others[0] not in ("", "0") and others != own:
         raise Rejected(Reason.SECCOMP)
