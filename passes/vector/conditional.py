@@ -6,6 +6,9 @@ SSE2, a single lane, elements of one or two bytes, and elements that are not nei
 ``memory`` is the place of lane 0, ``stride`` the bytes from each lane to the next, as in ``strided``. The functions
 consume the truth value. They clobber ``code.spare`` and the flags.
 
+Where the condition holds in no lane, a jump passes over the access: an instruction with an empty mask takes the
+processor 10 ns (AVX-512) or 60 ns (AVX2) if the page may not be accessed, or is not present yet.
+
 Sound because the processor suppresses the faults of masked lanes (Intel SDM 1, 15.6.4; 2, VMASKMOV), and because
 each other access stands behind a branch of its own.
 """
@@ -30,15 +33,25 @@ def load(code: VectorCode, truth: Truth, target: str, memory: Mem, stride: int, 
     if code.unit.evex:
         masked = _under(code, truth, element)
         assert masked.mask is not None
+        over = code.emitter.fresh("nothing_loaded")
+        code.constant(target, 0, element)
+        code.emitter.op("kortestw", masked.mask, masked.mask)
+        code.emitter.jump(over, "e")
         if stride == 0:
             _broadcast(masked, target, memory, element)
         else:
             strided.load(masked, target, memory, stride, element, offsets)
+        code.emitter.place(over)
         code.masks.give(masked.mask)
     elif _has_masked_moves(code, stride, element):
         held = comparisons.vector(code, truth, element, constants)
-        size = code.unit.width(element)
-        code.emit(_masked_move(element), view(target, size), view(str(held.place), size), replace(memory, size=size))
+        size, over = code.unit.width(element), code.emitter.fresh("nothing_loaded")
+        mask = view(str(held.place), size)
+        code.constant(target, 0, element)
+        code.emit("ptest", mask, mask)
+        code.emitter.jump(over, "e")
+        code.emit(_masked_move(element), view(target, size), mask, replace(memory, size=size))
+        code.emitter.place(over)
         code.release(held)
     else:
         _load_lanes(code, truth, target, memory, stride, element)
@@ -51,12 +64,20 @@ def store(code: VectorCode, truth: Truth, memory: Mem, source: str, stride: int,
     if code.unit.evex:
         masked = _under(code, truth, element)
         assert masked.mask is not None
+        over = code.emitter.fresh("nothing_stored")
+        code.emitter.op("kortestw", masked.mask, masked.mask)
+        code.emitter.jump(over, "e")
         strided.store(masked, memory, source, stride, element, offsets)
+        code.emitter.place(over)
         code.masks.give(masked.mask)
     elif _has_masked_moves(code, stride, element):
         held = comparisons.vector(code, truth, element, constants)
-        size = code.unit.width(element)
-        code.emit(_masked_move(element), replace(memory, size=size), view(str(held.place), size), view(source, size))
+        size, over = code.unit.width(element), code.emitter.fresh("nothing_stored")
+        mask = view(str(held.place), size)
+        code.emit("ptest", mask, mask)
+        code.emitter.jump(over, "e")
+        code.emit(_masked_move(element), replace(memory, size=size), mask, view(source, size))
+        code.emitter.place(over)
         code.release(held)
     else:
         _store_lanes(code, truth, memory, source, stride, element)
