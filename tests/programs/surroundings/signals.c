@@ -136,9 +136,19 @@ static long looked_at(long p, long q)
     return wrong + wrong_inside;
 }
 
+static long iterations_done(long progress)
+{
+    if (progress == NO_PROGRESS || nest.rounds[0])
+        return progress == NO_PROGRESS ? 0 : progress + 1;
+    for (int t = 0; t < nest.iterations; t++)
+        if (nest.progress[t] == progress)
+            return t + 1;
+    return -1;
+}
+
 static void stop(int s) { lanes[0].control.stop = 1; }
 
-/* After the stop the nest is left at once: some iterations are done, and no other. */
+/* After the stop the nest is left at once: some iterations are done, and no other. A loop of rounds would never end. */
 static long stopped(long p, long q)
 {
     long wrong = 0;
@@ -149,6 +159,7 @@ static long stopped(long p, long q)
     signal(SIGALRM, stop);
     for (long n = 0; n < q; n++) {
         fill(&lanes[0], 0);
+        lanes[0].control.rounds = 1L << 40;
         once.it_value.tv_usec = 50 + (p * n) % 3000;
         setitimer(ITIMER_REAL, &once, 0);
         run_on(&lanes[0], 0);
@@ -156,15 +167,9 @@ static long stopped(long p, long q)
         signal(SIGALRM, stop);
         if (!nest.counts)
             continue;
-        for (int t = 0; t <= nest.iterations; t++)
-            if (t == nest.iterations || nest.progress[t] == lanes[0].control.progress) {
-                long done = lanes[0].control.progress == NO_PROGRESS ? 0 : t + 1;
-                lanes[0].control.stop = 0;
-                result_into(&lanes[1], done);
-                lanes[1].control.mark = lanes[0].control.mark;
-                wrong += contents(&lanes[0]) != contents(&lanes[1]);
-                break;
-            }
+        result_into(&lanes[1], iterations_done(lanes[0].control.progress));
+        lanes[1].control.mark = lanes[0].control.mark;
+        wrong += contents(&lanes[0]) != contents(&lanes[1]);
     }
     return wrong + wrong_in_turn(&lanes[0], 3);
 }

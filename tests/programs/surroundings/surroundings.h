@@ -24,6 +24,7 @@ struct control {
     volatile int stop;      /* read by the outermost loop, where the nest is made so */
     volatile long progress; /* stored once for each iteration of it */
     long mark;              /* a constant in the nest's code is added for each iteration */
+    long rounds;            /* iterations of the outermost loop, where it is a loop of rounds */
     long left;              /* iterations that the limited copy of the nest may still run */
 };
 
@@ -40,6 +41,7 @@ struct nest {
     int counts;     /* 0: progress is not stored; 1: at the beginning of an iteration, 2: at its end */
     int stops, marks, plugged;
     const long *progress; /* its value in each iteration */
+    long rounds[CALLS];   /* 0: the outermost loop is none of rounds */
     void (*run)(int call, unsigned char **region, struct control *);
     void (*limited)(int call, unsigned char **region, struct control *); /* the same, another function */
     size_t size; /* of the code, in bytes */
@@ -63,7 +65,8 @@ uint64_t contents(const struct lane *);
 void run_on(struct lane *, int call);
 int wrong_on(struct lane *, int call);
 int wrong_in_turn(struct lane *, long rounds); /* the calls in turn; how many were wrong */
-void result_into(struct lane *, long iterations); /* of lane 0 in call 0 after so many, by the copy of the nest */
+/* The result of lane 0 in call 0 after so many iterations, by the copy of the nest. */
+void result_into(struct lane *, long iterations);
 long wrong_below(const struct lane *, const struct lane *result, size_t step); /* elements that progress says are done */
 unsigned char *mapped(size_t bytes);
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -100,7 +100,7 @@ def _forms(choose: random.Random, kinds: Sequence[Kind]) -> Forms:
 
 def _nest(seed: int, choose: random.Random, forms: Forms, parts: bool) -> Program:
     for attempt in range(_ATTEMPTS):
-        way = choose.choices(("small", "rounds", "large"), (0 if parts else 2, 5 if forms.stops else 2, 4))[0]
+        way = choose.choices(("small", "rounds", "large"), (0 if parts else 2, 30 if forms.stops else 2, 4))[0]
         build = _build(choose)
         found = (_large(choose, build) if way == "large" else
                  _small(draw_nest(900_000_000 + seed * _ATTEMPTS + attempt), build))

@@ -10,9 +10,11 @@ Every function has the structure ``control`` (surroundings.h) as its last argume
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tests.support.random_nests.program import Layout, Loop, Node, Program
 from tests.support.random_nests.text import HEADER, Writer
-from tests.support.surroundings.draw import Forms
+from tests.support.surroundings.draw import CALLS, ROUNDS, Forms
 
 # A constant in the code, as an immediate operand whose place is known: patch_sites lists it, however often the compiler
 # writes the loop.
@@ -76,7 +78,8 @@ class SurroundedWriter(Writer):
         for array in self.program.arrays:
             region, offset = layout.pointers[number][array.name]
             arguments.append(f"(void *)(region[{region}] + {offset}L)")
-        arguments += [str(values[number]) for _, _, values in self.program.sizes]
+        arguments += ["control->rounds" if name == ROUNDS else str(values[number])
+                      for name, _, values in self.program.sizes]
         arguments += [text for _, _, text in self.program.scalars]
         return f"{function}({', '.join((*arguments, 'control'))})"
 
@@ -104,11 +107,16 @@ def caller(program: Program, forms: Forms, layout: Layout, code_size: int, itera
             lines.append(f"    case {number}: {writer.call_of(layout, number, function)}; break;")
         lines.append("    }\n}")
     lines.append("extern const long progress_values[];")
+    rounds = {n: v for n, _, v in program.sizes}.get(ROUNDS, (0,) * CALLS)
     lines += [f"extern const short last{r}[];" for r in regions]
-    lists = ((str(s) for s in layout.sizes), map(str, kinds), (str(a.element_size) for a in program.arrays),
-             (f"last{r}" for r in regions))
-    lines.append(f"const struct nest nest = {{ {program.seed}, {len(program.arrays)}, "
-                 + ", ".join(f"{{ {', '.join(words)} }}" for words in lists)
-                 + f", {iterations}, {forms.counts}, {int(forms.stops)}, {forms.mark}, {forms.plugged}, "
-                 f"progress_values, run, limited, {code_size}, {forms.extreme} }};")
+    sizes, kinds_, elements = (_braced(map(str, numbers)) for numbers in (
+        layout.sizes, kinds, (a.element_size for a in program.arrays)))
+    lines.append(f"const struct nest nest = {{ {program.seed}, {len(program.arrays)}, {sizes}, {kinds_}, {elements}, "
+                 f"{_braced(f'last{r}' for r in regions)}, {iterations}, {forms.counts}, {int(forms.stops)}, "
+                 f"{forms.mark}, {forms.plugged}, progress_values, {_braced(map(str, rounds))}, run, limited, "
+                 f"{code_size}, {forms.extreme} }};")
     return "\n".join(lines) + "\n"
+
+
+def _braced(words: Iterable[str]) -> str:
+    return f"{{ {', '.join(words)} }}"
