@@ -10,6 +10,7 @@ from memopt.cfg.cold_calls import without_cold_calls
 from memopt.cfg.flowgraph import discover
 from memopt.cfg.natural_loops import find_loops
 from memopt.ir.reasons import Reason, Rejected
+from memopt.x86.code_pointers import Part, Surroundings
 from memopt.x86.displacement import Displacement, displacement
 from tests.support.binaries import assemble
 
@@ -83,4 +84,73 @@ def test_a_loop_that_is_entered_in_its_middle_stays() -> None:
     assert found is not None
     with pytest.raises(Rejected) as refused:
         displacement(read, graph, found[1], text)
+    assert refused.value.reason is Reason.NO_ROOM
+
+
+LONG_HEADER = "outer: mov $3, %ecx; inner: dec %ecx; jne inner; dec %edi; jne outer; {way}"
+TWO_UNDER_IT = ("outer: xor %ecx, %ecx; second: xor %edx, %edx; mov %rdi, %rax; inner: inc %ecx; cmp %esi, %ecx;"
+                "jne inner; dec %edi; jne outer; {way}")
+SECOND = OLD + 2
+
+
+def around(source: str, surroundings: Surroundings) -> Displacement:
+    code = assemble(source)
+
+    def read(address: int, size: int) -> bytes:
+        return code[address - OLD:address - OLD + size]
+
+    text = (OLD, OLD + len(code))
+    graph = discover(read, OLD, text)
+    return displacement(read, graph, next(x for x in find_loops(graph).loops if x.depth == 1), text, surroundings)
+
+
+def data(content: bytes) -> Surroundings:
+    return Surroundings(closed=False, data=lambda: (Part(NEW, content),))
+
+
+def test_where_one_whole_instruction_moves_any_jump_will_do() -> None:
+    """Nothing is searched."""
+    def nothing() -> tuple[Part, ...]:
+        raise AssertionError
+
+    found = around(LONG_HEADER.format(way="jmp *%rax"), Surroundings(closed=False, data=nothing))
+    assert [i.mnemonic for i in found.instructions] == ["mov"]
+
+
+def test_an_indirect_jump_whose_table_is_not_known_might_lead_under_the_patch() -> None:
+    source = TWO_UNDER_IT.format(way="jmp *%rax")
+    with pytest.raises(Rejected) as refused:
+        around(source, Surroundings())
+    assert refused.value.reason is Reason.INDIRECT_JUMP
+    jump = OLD + len(assemble(source)) - 2
+    assert around(source, Surroundings(tables=frozenset({jump}))).header == OLD
+
+
+@pytest.mark.parametrize(("address", "room"), [(SECOND, False), (OLD, True), (OLD + 7, True), (SECOND + 1, True)])
+def test_an_address_in_the_data(address: int, room: bool) -> None:
+    """Of the instruction under the patch, of the header, behind the patch, of no instruction."""
+    source, surroundings = TWO_UNDER_IT.format(way="ret"), data(bytes(16) + address.to_bytes(8, "little"))
+    if room:
+        assert around(source, surroundings).header == OLD
+        return
+    with pytest.raises(Rejected) as refused:
+        around(source, surroundings)
+    assert refused.value.reason is Reason.NO_ROOM
+
+
+def test_an_exception_that_leads_under_the_patch() -> None:
+    source = TWO_UNDER_IT.format(way="ret")
+    assert around(source, Surroundings(pads=frozenset({OLD, OLD + 7}))).header == OLD
+    with pytest.raises(Rejected) as refused:
+        around(source, Surroundings(pads=frozenset({SECOND})))
+    assert refused.value.reason is Reason.NO_ROOM
+
+
+def test_no_loop_moves_to_which_an_address_leads() -> None:
+    """All its instructions but the header count."""
+    source = SHORT
+    assert around(source, data(bytes(8))).places(NEW)
+    inside = OLD + len(assemble("xor %ecx, %ecx; inc %rdx"))
+    with pytest.raises(Rejected) as refused:
+        around(source, data(inside.to_bytes(8, "little")))
     assert refused.value.reason is Reason.NO_ROOM
