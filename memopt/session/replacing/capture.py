@@ -153,8 +153,10 @@ def free_register(region: Region, dead: frozenset[str]) -> str:
 def lifted_code(site: Site, loop: Loop, region: Region) -> tuple[tuple[int, bytes], ...]:
     """The code that ``region`` stands for, as intervals (address, bytes): all blocks of the loop and of the functions
     that it calls. Where the region relies on dead registers or stack cells, the code behind the loop as well, because
-    it shows that they are dead."""
+    it shows that they are dead; but not the first bytes of these blocks, where a patch of memopt's for another loop may
+    come."""
     from memopt.cfg.inlining import COPY
+    from memopt.x86.relocate import JUMP_SIZE
 
     reached = set(loop.blocks)
     if region.dead_registers or region.dead_stack_cells:
@@ -166,8 +168,8 @@ def lifted_code(site: Site, loop: Loop, region: Region) -> tuple[tuple[int, byte
                     pending.append(start)
     known: dict[int, int] = {}
     for start in reached:
-        block = site.graph.blocks[start]
-        known.update(zip(range(start % COPY, block.end % COPY), block.code, strict=False))
+        block, skipped = site.graph.blocks[start], 0 if start in loop.blocks else JUMP_SIZE
+        known.update(zip(range(start % COPY + skipped, block.end % COPY), block.code[skipped:], strict=False))
     return intervals(known)
 
 

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from memopt.ir.parse import parse_region
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS
 from memopt.options import Options
-from memopt.session.replacing.capture import lift_at_next_arrival, trip_count
+from memopt.session.replacing.capture import (
+    free_register,
+    intervals,
+    lift_at_next_arrival,
+    lifted_code,
+    trip_count,
+)
 from memopt.session.replacing.process import Process
 from runtime.trial.shadow import End, ShadowStopped
+from tests.support.sites import site_of
 
 HEADER = 0x401000
 
@@ -81,3 +89,36 @@ def test_the_next_entry_is_two_stops_away_however_long_this_one_is(monkeypatch: 
     monkeypatch.setattr("runtime.trial.trial.live_values", lambda *_: {TRIPS: left.pop(0)})
     assert trip_count(Region(), frozenset({0x402000}), Copy(0)) == 4000
     assert copy.arrived == [0x402000, HEADER]
+
+
+_TWO = """
+i:  inc rbx; cmp rbx, r8; jne i
+    xor ecx, ecx; mov eax, 12345678
+k:  add rdx, 0x12345678; inc rcx; cmp rcx, r8; jne k
+"""
+
+
+@pytest.mark.parametrize(("dead", "behind"), [((), False), (("rcx",), True)])
+def test_the_code_of_a_region(dead: tuple[str, ...], behind: bool) -> None:
+    """Code behind the loop counts where it shows that registers are dead, but not where another patch may come."""
+    site = site_of(_TWO)
+    first, second = sorted(site.loops, key=lambda x: x.header)
+    region = replace(parse_region("region 0x401000\n  R = (5) / 1\n"), dead_registers=dead)
+    code = {start + n: byte for start, data in lifted_code(site, first, region) for n, byte in enumerate(data)}
+    text = {start + n: byte for start, block in site.graph.blocks.items() for n, byte in enumerate(block.code)}
+    assert code.items() <= text.items()
+    assert set(range(first.header, first.header + 8)) <= code.keys()
+    assert (second.header + 5 in code) is behind
+    assert not code.keys() & set(range(second.header, second.header + 5))
+
+
+def test_intervals_of_bytes() -> None:
+    assert intervals({4: 1, 8: 3, 5: 2}) == ((4, b"\1\2"), (8, b"\3"))
+    assert intervals({}) == ()
+
+
+def test_the_register_that_an_entry_may_use() -> None:
+    region = parse_region("region 0x401000\n  rax = s64 rax\n  m = s64 [rbx+0x8]:8\n  R = (rax) / 1\n"
+                          "  rejoin rcx := H\n")
+    assert free_register(region, frozenset(("rax", "rbx", "rcx", "rsp", "rsi"))) == "rsi"
+    assert free_register(region, frozenset(("rax", "rbx", "rcx", "rsp"))) == ""
