@@ -346,6 +346,8 @@ def create(path: str) -> sqlite3.Connection:
     try:
         if os.path.exists(path):
             os.unlink(path)
+        # A new file: SQLite would follow a link that somebody else has placed here.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
         connection = sqlite3.connect(path, isolation_level=None)
         connection.executescript(f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; "
                                  f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {VERSION}; {TABLES}")

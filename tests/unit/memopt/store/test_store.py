@@ -163,3 +163,15 @@ def test_older_files_have_all_tables(profile: Path) -> None:
                 connection.executescript(f"DROP TABLE access; CREATE TABLE access ({before}  -- as it was\n)")
             connection.execute(f"PRAGMA user_version = {version}")
         assert columns() == expected
+
+
+def test_no_link_is_followed_to_a_new_file(tmp_path: Path) -> None:
+    """Somebody else may have placed one; the earlier profile under its name is removed, not the file it leads to."""
+    target, link = tmp_path / "theirs", tmp_path / "p.db"
+    link.symlink_to(target)
+    with pytest.raises(StoreError):
+        create(str(link))
+    assert not target.exists()
+    create(str(target)).close()
+    create(str(link)).close()
+    assert not link.is_symlink()
