@@ -43,6 +43,7 @@ from runtime.target.tracee import Tracee, status_field
 MEMFD_NAME = "memopt"
 STATISTICS_SIZE = PAGE
 NO_LIMIT = (1 << 63) - 1
+_NONCE = 16  # bytes
 MOST_VERSIONS = 64  # in one process, those that were taken out included: their pages stay (runtime/patching/install.py)
 
 _MFD_CLOEXEC, _MFD_EXEC = 1, 0x10
@@ -192,12 +193,9 @@ def _lowest_address() -> int:
 class CodeCache:
     """The pages of one version. Methods that take a ``tracee`` need it stopped; the others work at any time."""
 
-    def __init__(self, placement: Placement, pages: mmap.mmap, inode: int = 0) -> None:
-        """``inode``: of the memfd; it tells the process that has the pages from one that has executed another program.
-        """
+    def __init__(self, placement: Placement, pages: mmap.mmap) -> None:
         self.placement = placement
         self._pages = pages
-        self._inode = inode
 
     @classmethod
     def create(cls, tracee: Tracee, near: int, code_size: int, frame_size: int, scratch_size: int = 0) -> CodeCache:
@@ -220,7 +218,7 @@ class CodeCache:
         placement = Placement(code, code_size, statistics + STATISTICS_SIZE, frame_size, statistics, 0, 0)
         cache = cls(placement, _map_in_target(tracee, placement, place))
         try:
-            cache._inode = cache._confirm(tracee).inode
+            cache._confirm(tracee)
             for word in (FRAME_LIMIT, FRAME_CHUNK):
                 tracee.memory.write(placement.frame + word, NO_LIMIT.to_bytes(8, "little"))
             if scratch_size:
@@ -289,10 +287,8 @@ class CodeCache:
     def release(self, tracee: Tracee) -> None:
         """Unmap all pages in the target, if it still has them. Precondition: the version was never in service, so that
         nobody can be in it. Raises ``Rejected`` as ``remote_calls.run`` does."""
-        code = mapping_at(mappings(tracee.pid), self.placement.code)
-        if self._inode and (code is None or code.inode != self._inode):
-            return  # it has executed another program
-        unmap(tracee, self.placement)
+        if self._in_target(tracee):  # else it has executed another program, and anything may lie at these addresses
+            unmap(tracee, self.placement)
 
     def close(self) -> None:
         """Unmap memopt's own view of the pages; the target keeps them."""
@@ -302,13 +298,21 @@ class CodeCache:
         start = self.placement.code_size + offset
         return int.from_bytes(self._pages[start:start + 8], "little")
 
-    def _confirm(self, tracee: Tracee) -> Mapping:
+    def _in_target(self, tracee: Tracee) -> bool:
+        """Whether the target has these pages: it sees what memopt writes to them."""
+        start, size = self.placement.code_size + STATISTICS_SIZE - _NONCE, _NONCE
+        before, nonce = self._pages[start:start + size], os.urandom(size)
+        self._pages[start:start + size] = nonce
+        seen = tracee.memory.read_some(self.placement.statistics + STATISTICS_SIZE - size, size)
+        self._pages[start:start + size] = before
+        return seen == nonce
+
+    def _confirm(self, tracee: Tracee) -> None:
         """Check W^X in the target's memory map: its code pages are read-execute. Raises ``VerifyError``."""
         maps = mappings(tracee.pid)
         code = mapping_at(maps, self.placement.code)
         if code is None or code.perms != "r-x" or code.end < self.placement.code + self.placement.code_size:
             raise VerifyError(f"the code pages are not mapped read-execute: {code}")
-        return code
 
 
 def map_alike(tracee: Tracee, placement: Placement) -> None:
