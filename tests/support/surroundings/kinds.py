@@ -59,7 +59,7 @@ KINDS = (
     Kind("executed", lambda c: (1, 1), last=True),
     Kind("holding", lambda c: (0, 60), early=True),
     Kind("seccomp", lambda c: (c.randrange(2), 100), last=True),
-    Kind("seccomp-later", lambda c: (c.randrange(2), c.randrange(300, 1800, 50)), last=True, early=True),
+    Kind("seccomp-later", lambda c: (c.randrange(2), c.randrange(300, 4000, 50)), last=True, early=True),
     Kind("time-stamps", lambda c: (0, 60)),
     Kind("limits", lambda c: (c.randrange(6), 30)),
     Kind("limited", lambda c: (c.choice((0, 1, 2, 5)), 30), early=True),

@@ -57,7 +57,8 @@ class SurroundedWriter(Writer):
     def _extras(self, loop: Loop) -> tuple[list[str], list[str]]:
         """Statements before and behind what an outer iteration does."""
         forms = self.forms
-        counted = f"control->progress = {loop.var};"
+        fence = '__asm__ volatile("" ::: "memory");'  # compilers keep the order, too
+        counted = f"{fence} control->progress = {loop.var}; {fence}"
         if forms.released:
             counted = f"__atomic_store_n(&control->progress, (long){loop.var}, __ATOMIC_RELEASE);"
         mark = [(_MARK % forms.mark).replace("\n", " ")] if forms.mark and not self.limited else []
