@@ -77,7 +77,7 @@ def test_a_program_with_many_mappings_is_replaced(build: Build, tmp_path: Path, 
 
 def test_a_large_program_that_ends_soon_pays_for_no_copy(build: Build) -> None:
     """It would take a fault for each of its 100,000 pages; what remains is memopt's own business."""
-    program = str(build("large_sweeps.c", "-lm"))
+    program = str(build("large_sweeps.c"))
     natively, under_memopt = (int(re.findall(r"(?m)^faults (\d+)$", done.stderr)[0])
                               for done in (run([program], PATIENCE), run_under_memopt([program], PATIENCE)))
     assert natively > 98_000

@@ -83,6 +83,7 @@ class Improver:
         self._tries: dict[int, int] = {}
         self._spent = 0.0  # seconds of work on addresses, with or without success
         self._postponed: dict[int, Refused] = {}  # by address: what waits until a copy is worth its cost
+        self._waiting: list[tuple[int, int]] = []  # the code around what was postponed, since a copy was worth it last
         self._current: Attempt | None = None
         self._hotness: Hotness | None = None
         self._before: dict[int, int] = {}  # the samples at the start of the current attempt
@@ -118,7 +119,7 @@ class Improver:
                 return False
             return self.in_service.hold()
         self.process.copies.at_stake = hotness.open_share
-        if self._postponed and not self.process.copies.enough(self.process.pid):
+        if self._waits(address):
             return self.in_service.hold()
         if worth_lifting(self.process.pid, address):
             self.worker.start(functools.partial(self.improve, address))
@@ -126,6 +127,12 @@ class Improver:
             self.settle(Refused(address, (around(address),), None, Reason.NO_PLAN,
                                 "no arithmetic on memory in a loop"))
         return True
+
+    def _waits(self, address: int) -> bool:
+        """Whether the loop around ``address`` was postponed, and a copy is not worth its cost yet."""
+        if self._waiting and self.process.copies.enough(self.process.pid):
+            self._waiting.clear()
+        return any(low <= address < high for low, high in self._waiting)
 
     def _in_vain(self) -> bool:
         """Whether memopt has worked too long without a version in service: a program that gains nothing must not get
@@ -143,6 +150,8 @@ class Improver:
         attempt = self._current = Attempt(address, ((address & -16, (address & -16) + 16),))
         decision = self.attempt(attempt)
         self.settle(decision)
+        if isinstance(decision, Refused) and decision.reason is Reason.COPY_COSTS:
+            self._waiting.append(around(address))
         self._current = None
         self._spent += time.monotonic() - began
         self._look_up_source(decision)
