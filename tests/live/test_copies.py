@@ -75,9 +75,10 @@ def test_a_program_with_many_mappings_is_replaced(build: Build, tmp_path: Path, 
         assert told.finish() == (EXIT_CODE, expected)
 
 
-def test_a_large_program_that_ends_soon_pays_for_no_copy(build: Build) -> None:
+@pytest.mark.parametrize("source", ["large_sweeps.c", pytest.param("multigrid.c", marks=pytest.mark.long)])
+def test_a_large_program_that_ends_soon_pays_for_no_copy(build: Build, source: str) -> None:
     """It would take a fault for each of its 100,000 pages; what remains is memopt's own business."""
-    program = str(build("large_sweeps.c"))
+    program = str(build(source))
     natively, under_memopt = (int(re.findall(r"(?m)^faults (\d+)$", done.stderr)[0])
                               for done in (run([program], PATIENCE), run_under_memopt([program], PATIENCE)))
     assert natively > 98_000
