@@ -182,6 +182,14 @@ def test_keystone_still_has_the_faults_worked_round(text: str, wrong: str) -> No
     assert bytes(encoding).hex() == wrong
 
 
+def test_keystone_still_rounds_512_bits_from_memory_only() -> None:
+    """Else ``passes.vector.floating.rounded`` need not go through the frame."""
+    memory = instruction("vrndscalepd", "zmm1", Mem("rbp", displacement=64, size=64), 9)
+    assert assemble((memory,), 0).code == bytes.fromhex("62f3fd48098d4000000009")
+    with pytest.raises(VerifyError, match="Keystone refuses"):
+        assemble(code(instruction("vrndscalepd", "zmm1", "zmm0", 9)), 0)
+
+
 def test_shorthand() -> None:
     assert instruction("add", "rax", 3) == Instruction("add", (Reg("rax"), Imm(3)))
     assert code(Label("a"), (instruction("nop"),), [jump("a")]) == (Label("a"), instruction("nop"), jump("a"))

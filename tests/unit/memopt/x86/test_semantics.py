@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+import pyvex
 
 from memopt.ir.operations import RAISING, AlignmentCheck, Compute, Exit, Get, Jump, Literal, Load, Put, Store
 from memopt.ir.reasons import Reason, Rejected
@@ -112,6 +113,14 @@ def test_a_fused_operation_that_another_negates_stays() -> None:
 def test_a_comparison_whose_result_is_overwritten_raises_its_flags(after: str) -> None:
     assert raised(f"comisd xmm0, xmm1; {after}")[0] == "fcompare"
     assert raised(f"vucomiss xmm0, [rdi]; {after}")[0] == "fqcompare"
+
+
+def test_vex_still_drops_a_comparison_whose_flags_are_overwritten() -> None:
+    """Else comparisons need no VEX block of their own."""
+    machine_code = assemble(".intel_syntax noprefix\ncomisd xmm0, xmm1; add rax, rbx")
+    lifted = pyvex.lift(machine_code, 0x1000, pyvex.ARCH_AMD64, opt_level=1, cross_insn_opt=False)
+    assert "Add64" in str(lifted)
+    assert "CmpF64" not in str(lifted)
 
 
 def test_packed_single_precision_becomes_four_scalar_operations() -> None:
