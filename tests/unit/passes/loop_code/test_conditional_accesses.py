@@ -77,7 +77,7 @@ EXTREMES = {
     "less": "C[i, j] = when(flt(add(A[i, k], B[k, j]), C[i, j]), add(A[i, k], B[k, j]))",
     "greater": "C[i, j] = when(flt(C[i, j], mul(A[i, k], B[k, j])), mul(A[i, k], B[k, j]))",
 }
-PRODUCT = "for k < R\n  for i < 23\n    for j < 517\n      "
+PRODUCT = "for k < R\n  for i < 40\n    for j < 131\n      "
 
 
 @pytest.mark.parametrize("isa", host_isas())
@@ -85,18 +85,17 @@ PRODUCT = "for k < R\n  for i < 23\n    for j < 517\n      "
 @pytest.mark.parametrize("name", EXTREMES)
 def test_extremes_are_kept_in_registers_and_stored_where_they_changed(isa: Isa, element: ElementType,
                                                                       name: str) -> None:
-    """Rows 4 to 19 already hold less (or more) than what comes: their pages are read-only."""
-    made = nest(PRODUCT + EXTREMES[name], element, {"A": (60, 60), "B": (60, 520), "C": (60, 520)})
+    """Rows 4 to 35 already hold less (or more) than what comes: their pages are read-only."""
+    made = nest(PRODUCT + EXTREMES[name], element, {"A": (60, 60), "B": (60, 132), "C": (60, 132)})
     kind = {F64: np.float64, F32: np.float32, I32: np.int32, I16: np.int16}[element]
-    held = np.full((23, 520), 50 if name == "less" else 0, dtype=kind)
-    held[4:20] = -1 if name == "less" else 10000
-    small = np.arange(60 * 520) % 97 % 53
-    for each, plan in plan_candidates(made, ZEN5, isa, trips=19):
-        del each
-        fixed = {"C": held.reshape(-1)[:22 * 520 + 517], "A": small[:22 * 60 + 19].astype(kind),
-                 "B": small[:18 * 520 + 517].astype(kind)}
-        passed = check(made, plan, {"H": 19}, seed=1, guarded=True, held={n: a.tobytes() for n, a in fixed.items()})
-        assert passed > 16 * 520 * element.size // 4096 - 2
+    held = np.full((40, 132), 50 if name == "less" else 0, dtype=kind)
+    held[4:36] = -1 if name == "less" else 10000
+    small = np.arange(60 * 132) % 97 % 53
+    fixed = {"C": held.reshape(-1)[:39 * 132 + 131], "A": small[:39 * 60 + 7].astype(kind),
+             "B": small[:6 * 132 + 131].astype(kind)}
+    for _, plan in plan_candidates(made, ZEN5, isa, trips=7):
+        passed = check(made, plan, {"H": 7}, seed=1, guarded=True, held={n: a.tobytes() for n, a in fixed.items()})
+        assert passed > 32 * 132 * element.size // 4096 - 2
 
 
 @pytest.mark.parametrize(("text", "found"), [
