@@ -80,7 +80,7 @@ FAULTS = (
     Fault("stop-flag-by-signal", "done\n", timed=True),
     Fault("bound-lowered-by-handler", "done\n", timed=True),
     Fault("flag-behind-a-pointer", "done\n", timed=True),
-    Fault("flag-ends-inner-loop", "cancelled\n", timed=True, made=(GCC, CLANG),
+    Fault("flag-ends-inner-loop", "cancelled\n", timed=True,
           refusals=_or(Reason.TRIP_COUNT, Reason.DATA_DEPENDENT_BRANCH, Reason.CARRIED_VALUE)),
     Fault("stop-flag-by-thread", "done\n", timed=True),
     Fault("stop-flag-by-process", "done\n", timed=True),
@@ -149,7 +149,7 @@ FAULTS = (
     Fault("handler-sees-address", "samples outside the program: 0\n", edge=r"samples outside the program: \d+\n"),
     Fault("reads-its-own-text", "code is what it was\n", edge="code has been changed\n"),
     # Gain missed, cost of looking
-    Fault("rank-k-inlined", arguments=("30",), least_runs=20),
+    Fault("rank-k-inlined", least_runs=3),
     Fault("large-sweeps", witnessed=False),
 )
 

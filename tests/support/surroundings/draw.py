@@ -63,9 +63,8 @@ def draw(seed: int, only: Sequence[str] = ()) -> Surrounded:
     choose = random.Random(f"surroundings {seed}")
     kinds = drawn_kinds(seed, only, choose)
     forms = _forms(choose, kinds)
-    nest = _nest(seed, choose, forms, any(k.parts for k in kinds))
-    if any(k.parts for k in kinds) and choose.random() < 0.6:
-        forms = replace(forms, extreme=choose.randrange(len(nest.arrays)))
+    nest, extreme = _nest(seed, choose, forms, any(k.parts for k in kinds))
+    forms = replace(forms, extreme=extreme)
     acts = tuple("{}:{}:{}".format(k.name, *k.numbers(choose)) for k in kinds)
     static = not forms.plugged and choose.random() < 0.12
     way = "exec" if any(k.early or k.last for k in kinds) else choose.choices(
@@ -98,16 +97,23 @@ def _forms(choose: random.Random, kinds: Sequence[Kind]) -> Forms:
                  choose.choice((1, 1, 2)) if _needs(kinds, "plug-in") else 0)
 
 
-def _nest(seed: int, choose: random.Random, forms: Forms, parts: bool) -> Program:
+def _nest(seed: int, choose: random.Random, forms: Forms, parts: bool) -> tuple[Program, int]:
+    """The nest, and which array's upper half is to hold small numbers (or -1), so that conditions pass over it."""
     for attempt in range(_ATTEMPTS):
+        extreme = -1
         way = choose.choices(("small", "rounds", "large"), (0 if parts else 2, 30 if forms.stops else 2, 4))[0]
         build = _build(choose)
-        found = (_large(choose, build) if way == "large" else
-                 _small(draw_nest(900_000_000 + seed * _ATTEMPTS + attempt), build))
+        if way == "large":
+            name = choose.choice(tuple(_PASSING)) if parts and choose.random() < 0.8 else choose.choice(
+                [*NESTS, *_MORE, *_MORE])
+            found: Program | None = _large(name, choose, build)
+            extreme = _PASSING.get(name, -1)
+        else:
+            found = _small(draw_nest(900_000_000 + seed * _ATTEMPTS + attempt), build)
         if found is not None and way == "rounds":
             found = _with_rounds(found, choose)
         if found is not None and sum(layout(found).sizes) <= MOST_BYTES:
-            return replace(found, seed=seed)
+            return replace(found, seed=seed), extreme
     raise AssertionError(f"seed {seed} makes no program")
 
 
@@ -143,7 +149,7 @@ def _conditional(target: str, template: str, *references: str) -> Node:
     return If(Linear(), "<", (node,), (), (node.value, value("{}", (target,))))
 
 
-_MORE = {
+_MORE: dict[str, tuple[Node, dict[str, int]]] = {
     "relaxation": (for_("k", "n", for_("i", "n", for_("j", "n",
         _conditional("C[i,j]", "{} + {}", "A[i,k]", "B[k,j]")))), {"C": 2, "A": 2, "B": 2}),
     "some paths": (for_("k", "n", for_("i", "n", for_("j", "n",
@@ -156,8 +162,11 @@ _MORE = {
 }
 
 
-def _large(choose: random.Random, build: Build) -> Program:
-    name, (body, ranks) = choose.choice([*NESTS.items(), *_MORE.items(), *_MORE.items()])
+_PASSING = {"relaxation": 0, "passes": 3, "wide triangle": -1, "triangle": -1, "condition": -1}
+
+
+def _large(name: str, choose: random.Random, build: Build) -> Program:
+    body, ranks = (NESTS | _MORE)[name]
     deep = _depth(body)
     n = choose.randint(60, 120) if deep == 3 else choose.randint(150, 420)
     if name in ("one row after the other", "some are multiplied", "wide triangle"):

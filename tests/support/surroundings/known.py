@@ -2,4 +2,5 @@
 
 from __future__ import annotations
 
-KNOWN: frozenset[str] = frozenset()
+KNOWN = frozenset({"exchanged", "holding", "looking", "mappings", "passed", "patched", "reserved", "seccomp",
+                   "seccomp-later", "stopping", "taker", "time-stamps"})
