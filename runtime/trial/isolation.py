@@ -120,13 +120,16 @@ def isolate(child: Tracee, place: UnusedBytes, registers: Registers, maps: Seque
 
 
 def _leave_files(child: Tracee, place: UnusedBytes) -> None:
+    leave = Call(_SYS_CHDIR, (b"/\0",))  # which may be forbidden
     if closes_ranges():
-        closing = [Call(_SYS_CLOSE_RANGE, (0, _ALL, _CLOSE_RANGE_UNSHARE))]
+        closing = Call(_SYS_CLOSE_RANGE, (0, _ALL, _CLOSE_RANGE_UNSHARE))
+        results = remote_calls.run(child, [closing, leave], place=place)[:1]
     else:
-        closing = [Call(remote_calls.SYS_CLOSE, (int(name),)) for name in os.listdir(f"/proc/{child.pid}/fd")]
-    for result in _make(child, place, closing):
+        remote_calls.run(child, [leave], place=place)
+        results = _make(child, place, [Call(remote_calls.SYS_CLOSE, (int(name),))
+                                       for name in os.listdir(f"/proc/{child.pid}/fd")])
+    for result in results:
         remote_calls.check(result, "closing the descriptors of a trial copy")
-    remote_calls.run(child, [Call(_SYS_CHDIR, (b"/\0",))], place=place)  # which may be forbidden
 
 
 def _is_shared(mapping: Mapping, held: Held) -> bool:
