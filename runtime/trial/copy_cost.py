@@ -5,7 +5,8 @@ and a page to copy: 115,000 pages of 4 microseconds are half a second. A program
 perhaps run for one more, loses by that, whatever is found. A program that has run for a minute does not.
 
 In: a process id, and the share of its time that may be gained from. Out: ``CopyBudget.check`` raises
-``Rejected(COPY_COSTS)`` for a copy that is not worth it yet. It may be later, as the program goes on.
+``Rejected(COPY_COSTS)`` for a copy that is not worth it yet. It may be later, as the program goes on, or as it turns
+out that the program hardly uses its memory.
 
 The rule: how long the program has run is the best guess of how long it goes on. New code may save half of the hot
 share of that. All copies together may cost an eighth of it, as many lead to nothing, and ``FREE_SECONDS``.
@@ -14,19 +15,23 @@ share of that. All copies together may cost an eighth of it, as many lead to not
 from __future__ import annotations
 
 import functools
+import math
 import mmap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memopt.ir.reasons import Reason, Rejected
 from runtime.target.memory import PAGE
 from runtime.target.proc import running_seconds
-from runtime.target.tracee import status_field
+from runtime.target.tracee import field_of, status_field
 
 FREE_SECONDS = 0.06
 COPIES_SHARE, SAVED_SHARE = 0.125, 0.5
+
+_USED_S = 1.0  # about as long as a copy lives
+_ASKING = 20  # at most one part of the time in so many is spent on asking
 
 _PAGES, _TRIES = 256, 3
 # A page that is copied costs more than one that is cleared: it is read from memory, and other processors give up their
@@ -53,6 +58,30 @@ def _touch(pages: int) -> float:
 
 
 @dataclass
+class Touched:
+    """How many pages a process uses of those that it has: a table of 10 GB may lie there and hardly be read.
+
+    The kernel forgets which pages were used (proc_pid_clear_refs(5)), and tells later which were used since. Nothing in
+    the process changes by that. It takes some milliseconds for each GB, so it is asked for rarely.
+    """
+
+    _since: float | None = None
+    _next: float = 0.0
+    _found: int | None = None
+
+    def pages(self, pid: int, most: int) -> int:
+        """The number of pages used since the first call; ``most`` as long as that is less than ``_USED_S`` ago."""
+        now = time.monotonic()
+        if self._since is None:
+            self._since, self._next = now, now + _USED_S if _forget(pid) else math.inf
+        elif now >= self._next:
+            self._found = _used(pid)
+            after = time.monotonic()
+            self._next = after + max(_USED_S / 2, _ASKING * (after - now))
+        return most if self._found is None else self._found
+
+
+@dataclass
 class CopyBudget:
     """What the copies of one process have cost so far, and may cost.
 
@@ -64,6 +93,7 @@ class CopyBudget:
     spent: float = 0.0
     written: int | None = None
     _longest: float = 0.0
+    _touched: Touched = field(default_factory=Touched)
 
     def check(self, pid: int) -> None:
         """Raises ``Rejected(COPY_COSTS)`` if a copy of ``pid`` is not worth its cost now."""
@@ -77,9 +107,14 @@ class CopyBudget:
         return self.spent + self.cost(pid) <= self.limit(pid)
 
     def cost(self, pid: int) -> float:
-        """Seconds that a copy will cost: at most a fault for each page, and at most twice as many as the last time."""
+        """Seconds that a copy will cost: at most a fault for each page that the program uses at all these days, and at
+        most twice as many as the last time."""
         pages = _pages(pid)
-        return (pages if self.written is None else min(pages, 2 * self.written)) * page_seconds()
+        if self.written is not None:
+            pages = min(pages, 2 * self.written)
+        elif pages * page_seconds() > self.limit(pid):
+            pages = min(pages, self._touched.pages(pid, pages))
+        return pages * page_seconds()
 
     def limit(self, pid: int) -> float:
         """Seconds that all copies together may cost by now."""
@@ -96,6 +131,24 @@ class CopyBudget:
             self.spent += written * page_seconds()
             if self.written is None or lived >= self._longest:
                 self.written, self._longest = written, lived
+
+
+def _forget(pid: int) -> bool:
+    """Let the kernel forget which pages were used; False if it does not."""
+    try:
+        with open(f"/proc/{pid}/clear_refs", "w", encoding="ascii") as file:
+            file.write("1")
+    except OSError:
+        return False
+    return True
+
+
+def _used(pid: int) -> int | None:
+    """The pages used since ``_forget``, None if the kernel does not tell."""
+    with suppress(OSError, ValueError), open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+        words = field_of(file, "Referenced").split()
+        return (int(words[0]) << 10) // PAGE if words else None
+    return None
 
 
 def _pages(pid: int) -> int:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
+import os
+from types import SimpleNamespace
+
 import pytest
 
 from memopt.ir.reasons import Reason, Rejected
@@ -9,6 +13,7 @@ from runtime.trial import copy_cost
 from runtime.trial.copy_cost import FREE_SECONDS, CopyBudget, page_seconds
 
 PID, PAGE_S, MIB = 7, 4e-6, 256  # pages
+PAGE_BYTES = 4096
 
 
 class Program:
@@ -16,6 +21,8 @@ class Program:
 
     def __init__(self, pages: int, seconds: float) -> None:
         self.pages, self.seconds, self.faults = pages, seconds, 0
+        self.used: int | None = None  # pages, as far as the kernel tells
+        self.now = 100.0
 
 
 @pytest.fixture
@@ -25,6 +32,9 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Program:
     monkeypatch.setattr(copy_cost, "_pages", lambda _: made.pages)
     monkeypatch.setattr(copy_cost, "_faults", lambda _: made.faults)
     monkeypatch.setattr(copy_cost, "running_seconds", lambda _: made.seconds)
+    monkeypatch.setattr(copy_cost, "_forget", lambda _: made.used is not None)
+    monkeypatch.setattr(copy_cost, "_used", lambda _: made.used)
+    monkeypatch.setattr(copy_cost, "time", SimpleNamespace(monotonic=lambda: made.now))
     return made
 
 
@@ -117,3 +127,57 @@ def test_what_proc_says_of_this_process() -> None:
     copy_cost._touch(500)
     assert copy_cost._faults(getpid()) - before >= 500
     assert copy_cost._pages(2**22 + 1) == copy_cost._faults(2**22 + 1) == 0
+
+
+def test_memory_that_lies_idle_costs_nothing(program: Program) -> None:
+    """A second later it is known which pages the program uses."""
+    program.pages, program.used, program.seconds = 10_000 * MIB, 20 * MIB, 5.0
+    budget = CopyBudget()
+    assert refused(budget)
+    program.now += 0.5
+    assert refused(budget)
+    program.now += 1.0
+    assert not refused(budget)
+    assert budget.cost(PID) == pytest.approx(20 * MIB * PAGE_S)
+    program.used = 5_000 * MIB  # by and by it uses more
+    program.now += 10.0
+    assert refused(budget)
+
+
+def test_where_the_kernel_does_not_tell_all_pages_count(program: Program) -> None:
+    program.pages, program.seconds = 10_000 * MIB, 5.0
+    budget = CopyBudget()
+    for _ in range(3):
+        assert refused(budget)
+        program.now += 10.0
+
+
+def test_what_the_kernel_tells_of_used_pages() -> None:
+    """Of a child with 50 MiB that goes on to use 5 of them."""
+    ready, go, done = os.pipe(), os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        with mmap.mmap(-1, 50 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as area:
+            for at in range(0, 50 << 20, PAGE_BYTES):
+                area[at] = 1
+            os.write(ready[1], b"!")
+            os.read(go[0], 1)
+            for at in range(0, 5 << 20, PAGE_BYTES):
+                area[at] = 2
+            os.write(ready[1], b"!")
+            os.read(done[0], 1)
+        os._exit(0)
+    try:
+        os.read(ready[0], 1)
+        if not copy_cost._forget(child):
+            pytest.skip("the kernel does not tell")
+        os.write(go[1], b"!")
+        os.read(ready[0], 1)
+        used = copy_cost._used(child)
+    finally:
+        os.write(done[1], b"!")
+        os.waitpid(child, 0)
+    assert used is not None
+    assert (5 << 20) // PAGE_BYTES <= used < (40 << 20) // PAGE_BYTES
+    assert copy_cost._used(2**22 + 1) is None
+    assert not copy_cost._forget(2**22 + 1)
