@@ -137,7 +137,8 @@ def _applied(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expressi
         some = st.lists(inner, min_size=least, max_size=min(most, 3)).map(tuple)
         return st.builds(Apply, st.just(operator), some, _ELEMENTS)
 
-    names = ("add", "mul", "select", "when", "sqrt", "zext", "beside", "call 401000", "check 7f00")
+    names = ("add", "mul", "select", "when", "sqrt", "zext", "fsunord", "f64toi32", "round9", "beside", "call 401000",
+             "check 7f00")
     return st.sampled_from(names).flatmap(operands)
 
 
