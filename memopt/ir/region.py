@@ -323,6 +323,12 @@ class Region:
             for s in stores)
 
     @property
+    def single_threaded(self) -> bool:
+        """Whether no other thread may look while a version runs: at the order of its stores, or at a cell that goes
+        back to an earlier value, because the version takes back what it has stored."""
+        return self.publishes or self.rollback is not None
+
+    @property
     def nonnegative(self) -> tuple[Linear, ...]:
         """Expressions over live-in symbols and R that are >= 0 once the guards hold."""
         relations = [g for g in self.guards if isinstance(g, Relation)]

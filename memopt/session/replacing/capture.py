@@ -67,7 +67,7 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
                 lifted = for_recurring_sizes(lifted, lift, code, history, shadow)
             trips, maps = trip_count(lifted.region, code.exits, shadow), shadow.maps()
             region = returning(lifted.region, code.site, live_values(lifted.region, shadow), maps)
-        if region.publishes:
+        if region.single_threaded:
             region = one_thread(region, process.pid, maps)
         lifted = replace(lifted, region=region)
         entries = (lifted.entry, *history.entries(header))
@@ -124,7 +124,7 @@ def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow
                                                 code=lifted_code(site, loop, lifted.region)))
     if not dead and not spare:
         raise Rejected(Reason.THREADS, "neither flags nor a register are free at the header, to keep entries apart")
-    if lifted.region.publishes and other_threads(process.pid):
+    if lifted.region.single_threaded and other_threads(process.pid):
         raise Rejected(Reason.THREADS, "they could see the order of this loop's stores")
     process.print_after("lift", lifted.region)
     values = live_values(lifted.region, shadow)

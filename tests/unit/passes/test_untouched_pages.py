@@ -1,5 +1,5 @@
-"""New code touches no page that the original does not: each row of an array lies in pages of its own, which begin or end
-with the row, and the pages between rows cannot be accessed. Sizes divide nothing."""
+"""New code touches no page that the original does not: each row of an array lies in pages of its own, which begin or
+end with the row, and the pages between rows cannot be accessed. Sizes divide nothing."""
 
 from __future__ import annotations
 

@@ -72,7 +72,10 @@ _ROOT = "sqrtsd xmm0, xmm0\n back: movsd [rdx + rcx*8], xmm0\n go_on:"
                  id="ends the iteration itself"),
 ])
 def test_a_call_that_comes_back_is_no_exit(cold: str) -> None:
-    assert lift(_ROOT, "", cold=cold).rollback is not None
+    region = lift(_ROOT, "", cold=cold)
+    assert region.rollback is not None
+    assert region.single_threaded
+    assert not region.confined
 
 
 @pytest.mark.parametrize("cold", [
