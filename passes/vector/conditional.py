@@ -156,9 +156,8 @@ def _places(memory: Mem, stride: int, element: ElementType, lanes: int) -> list[
 
 
 def _load_lanes(code: VectorCode, truth: Truth, target: str, memory: Mem, stride: int, element: ElementType) -> None:
-    """All lanes together where the condition holds in all, else a branch around each. The lanes are collected in a
-    frame slot: SSE2 cannot insert elements of one and four bytes."""
-    emitter, low, held = code.emitter, sub_register(code.spare, 4), code.emitter.slot()
+    """All lanes together where the condition holds in all, else a branch around each."""
+    emitter, low = code.emitter, sub_register(code.spare, 4)
     bits = _lane_bits(code, truth)
     some, done = emitter.fresh("some_lanes"), emitter.fresh("lanes_done")
     emitter.op("cmp", low, sum(bits))
@@ -166,48 +165,113 @@ def _load_lanes(code: VectorCode, truth: Truth, target: str, memory: Mem, stride
     strided.load(code, target, memory, stride, element)
     emitter.jump(done)
     emitter.place(some)
-    emitter.op("mov", held, code.spare)
-    size = code.unit.width(element)
-    slot = emitter.slot(max(8, size))
-    element_of_slot = sub_register(code.spare, max(4, element.size))
-    emitter.op("xor", sub_register(code.spare, 4), sub_register(code.spare, 4))
-    for offset in range(0, max(8, size), 8):
-        emitter.op("mov", Mem(slot.base, displacement=slot.displacement + offset, size=8), code.spare)
-    for lane, place in enumerate(_places(memory, stride, element, code.unit.lanes)):
-        over = emitter.fresh("lane")
-        emitter.op("test", replace(held, size=4), bits[lane])
-        emitter.jump(over, "e")
-        emitter.op("mov" if element.size >= 4 else "movzx", element_of_slot, place)
-        emitter.op("mov", Mem(slot.base, displacement=slot.displacement + lane * element.size, size=element.size),
-                   sub_register(code.spare, element.size))
-        emitter.place(over)
-    code.load(target, Mem(slot.base, displacement=slot.displacement, size=size), element)
+    code.constant(target, 0, element)
+    emitter.op("test", low, low)
+    emitter.jump(done, "e")
+    places = _places(memory, stride, element, code.unit.lanes)
+    if element.size >= 4:
+        for number, lanes in enumerate(_chunks(places, element)):
+            register = code.pool.take() if number else target
+            if number:
+                code.emit("pxor", *(view(register, 16),) * 3)
+            for lane, place in enumerate(lanes):
+                over = _unless(code, bits[number * 16 // element.size + lane])
+                _insert(code, register, place, lane, element)
+                emitter.place(over)
+            if number:
+                code.emit("insertf128", view(target, 32), view(target, 32), view(register, 16), number)
+                code.pool.give(register)
+    else:
+        _through_frame(code, bits, target, places, element, store=False)
     emitter.place(done)
 
 
 def _store_lanes(code: VectorCode, truth: Truth, memory: Mem, source: str, stride: int, element: ElementType) -> None:
     """Nothing where no lane is to be stored, all lanes together where all are, else a branch around each."""
-    emitter, low, held = code.emitter, sub_register(code.spare, 4), code.emitter.slot()
+    emitter, low = code.emitter, sub_register(code.spare, 4)
     bits = _lane_bits(code, truth)
     some, done = emitter.fresh("some_lanes"), emitter.fresh("lanes_done")
     emitter.op("test", low, low)
     emitter.jump(done, "e")
-    if code.unit.lanes > 1:
-        emitter.op("cmp", low, sum(bits))
-        emitter.jump(some, "ne")
+    emitter.op("cmp", low, sum(bits))
+    emitter.jump(some, "ne")
     strided.store(code, memory, source, stride, element)
-    if code.unit.lanes > 1:
-        emitter.jump(done)
-        emitter.place(some)
-        emitter.op("mov", held, code.spare)
-        slot = emitter.slot(max(8, code.unit.width(element)))
-        code.store(Mem(slot.base, displacement=slot.displacement), source, element)
-        for lane, place in enumerate(_places(memory, stride, element, code.unit.lanes)):
-            over, part = emitter.fresh("lane"), sub_register(code.spare, element.size)
-            emitter.op("test", replace(held, size=4), bits[lane])
-            emitter.jump(over, "e")
-            emitter.op("mov" if element.size >= 4 else "movzx", sub_register(code.spare, max(4, element.size)),
-                       Mem(slot.base, displacement=slot.displacement + lane * element.size, size=element.size))
-            emitter.op("mov", place, part)
-            emitter.place(over)
+    emitter.jump(done)
+    emitter.place(some)
+    places = _places(memory, stride, element, code.unit.lanes)
+    if element.size >= 4:
+        for number, lanes in enumerate(_chunks(places, element)):
+            register = code.pool.take() if number else source
+            if number:
+                code.emit("extractf128", view(register, 16), view(source, 32), number)
+            for lane, place in enumerate(lanes):
+                over = _unless(code, bits[number * 16 // element.size + lane])
+                _extract(code, place, register, lane, element)
+                emitter.place(over)
+            if number:
+                code.pool.give(register)
+    else:
+        _through_frame(code, bits, source, places, element, store=True)
     emitter.place(done)
+
+
+def _chunks(places: list[Mem], element: ElementType) -> list[list[Mem]]:
+    """The places of the lanes, in groups that fill 16 bytes."""
+    count = 16 // element.size
+    return [places[n:n + count] for n in range(0, len(places), count)]
+
+
+def _unless(code: VectorCode, bit: int) -> str:
+    """Jumps to the label that it returns when the lane with ``bit`` is passed over. ``spare`` holds the bits."""
+    over = code.emitter.fresh("lane")
+    code.emitter.op("test", sub_register(code.spare, 4), bit)
+    code.emitter.jump(over, "e")
+    return over
+
+
+def _insert(code: VectorCode, target: str, place: Mem, lane: int, element: ElementType) -> None:
+    """``lane`` of ``target``, which is 0, from memory. SSE2 has such an instruction for elements of 8 bytes."""
+    if element.size == 8 or code.unit.three_operands:
+        strided.insert_lane(code, target, place, lane, element)
+        return
+    register = code.pool.take()
+    code.emit("movss", register, place)
+    if lane:
+        code.emit("pslldq", register, 4 * lane)
+    code.emit("por", target, register)
+    code.pool.give(register)
+
+
+def _extract(code: VectorCode, place: Mem, source: str, lane: int, element: ElementType) -> None:
+    """``lane`` of ``source`` to memory."""
+    if element.size == 8:
+        code.emit("movhpd" if lane else "movlpd", place, view(source, 16))
+    elif code.unit.three_operands:
+        code.emit("extractps", place, view(source, 16), lane)
+    else:
+        register = code.pool.take()
+        code.emit("pshufd", register, source, lane)
+        code.emit("movss", place, register)
+        code.pool.give(register)
+
+
+def _through_frame(code: VectorCode, bits: tuple[int, ...], register: str, places: list[Mem], element: ElementType, *,
+                   store: bool) -> None:
+    """Elements of one and two bytes, one by one between memory and a frame slot with the vector. ``register`` is 0, or
+    holds what is to be stored."""
+    emitter, held = code.emitter, code.emitter.slot()
+    low, part = sub_register(code.spare, 4), sub_register(code.spare, element.size)
+    size = code.unit.width(element)
+    slot = replace(emitter.slot(max(8, size)), size=size)
+    emitter.op("mov", held, code.spare)
+    code.store(slot, register, element)
+    for lane, place in enumerate(places):
+        over = emitter.fresh("lane")
+        there = Mem(slot.base, displacement=slot.displacement + lane * element.size, size=element.size)
+        emitter.op("test", replace(held, size=4), bits[lane])
+        emitter.jump(over, "e")
+        emitter.op("movzx", low, there if store else place)
+        emitter.op("mov", place if store else there, part)
+        emitter.place(over)
+    if not store:
+        code.load(register, slot, element)

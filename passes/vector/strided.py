@@ -178,7 +178,7 @@ def _load_chunk(code: VectorCode, target: str, lanes: list[Mem], element: Elemen
     _load_lane(code, target, lanes[0], element)
     if element.size in (2, 8) or code.unit.three_operands:
         for number, lane in enumerate(lanes[1:], start=1):
-            _insert_lane(code, target, lane, number, element)
+            insert_lane(code, target, lane, number, element)
     else:
         _interleave(code, target, lanes, element)
 
@@ -193,7 +193,7 @@ def _load_lane(code: VectorCode, target: str, lane: Mem, element: ElementType) -
         code.emit("movd", view(target, 16), low)
 
 
-def _insert_lane(code: VectorCode, target: str, lane: Mem, number: int, element: ElementType) -> None:
+def insert_lane(code: VectorCode, target: str, lane: Mem, number: int, element: ElementType) -> None:
     """Lane ``number`` from memory; the others stay. SSE2 has such an instruction for elements of 8 and 2 bytes."""
     operands: list[str | Mem | int] = [view(target, 16)] * (2 if code.unit.three_operands else 1)
     if element.size == 8:
@@ -223,7 +223,7 @@ def _load_valid(code: VectorCode, target: str, lanes: list[Mem], first: int, ele
     code.emitter.op("kmovw", sub_register(code.spare, 4), str(code.mask))
     for number, lane in enumerate(lanes):
         over = _unless_valid(code, first + number)
-        _insert_lane(code, target, lane, number, element)
+        insert_lane(code, target, lane, number, element)
         code.emitter.place(over)
 
 
