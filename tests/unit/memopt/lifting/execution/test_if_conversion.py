@@ -124,10 +124,6 @@ def test_a_register_is_chosen() -> None:
     assert statements(body) == ["A0[i] = select.i64(ule.i64(0x3, A1[i]), A2[i], A1[i])"]
 
 
-def test_memory_that_is_passed_over_needs_no_look() -> None:
-    assert not lift(f"{LOADS}; comisd xmm1, xmm0; jbe next; movsd [rdi+rbx*8], xmm1").region.confined
-
-
 @pytest.mark.parametrize(("reason", "body"), [
     (Reason.DATA_DEPENDENT_BRANCH, f"{INTEGERS}; cmp rdx, rax; jle next; cmp rax, 5; je out; mov [rdi+rbx*8], rdx"),
     (Reason.DATA_DEPENDENT_BRANCH, f"{INTEGERS}; cmp rdx, 5; jle next; xor ecx, ecx; {FILL}"),

@@ -75,7 +75,6 @@ def test_a_call_that_comes_back_is_no_exit(cold: str) -> None:
     region = lift(_ROOT, "", cold=cold)
     assert region.rollback is not None
     assert region.single_threaded
-    assert not region.confined
 
 
 @pytest.mark.parametrize("cold", [

@@ -46,11 +46,9 @@ def test_swapped_copies_are_one_statement_where_there_is_no_nan(element: str) ->
     size = 8 if element == "sd" else 4
     covered = sorted((str(n.where), n.size) for n in region.nan_free)
     assert covered == sorted((r.array, size) for r in statement.reads)
-    assert not region.confined
     plain = lift(SAME, element=element)
     assert plain.scop.statements == region.scop.statements
     assert not plain.nan_free
-    assert not plain.confined
 
 
 @pytest.mark.parametrize("second", [
