@@ -29,9 +29,20 @@ CASES = [(mode, isa.value) for mode in MODES for isa in Isa]
 def test_what_is_passed_over_is_not_touched(build: Build, tmp_path: Path, mode: str, isa: str) -> None:
     if isa not in {each.value for each in usable_isas(detect())}:
         pytest.skip(f"this machine has no {isa}")
-    program = build("passed_over.c")
+    check(build("passed_over.c"), mode, tmp_path, "--isa", isa)
+
+
+@pytest.mark.live
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["counted", "minima"])
+def test_a_static_program_starts_a_thread(build: Build, tmp_path: Path, mode: str) -> None:
+    """No C library tells how many threads there are, and none needs to."""
+    check(build("passed_over.c", "-static", "-s"), mode, tmp_path)
+
+
+def check(program: Path, mode: str, folder: Path, *options: str) -> None:
     expected = native_output(program, mode)
-    with Told(program, tmp_path, "--isa", isa, "--no-shadow", arguments=(mode,)) as told:
+    with Told(program, folder, *options, "--no-shadow", arguments=(mode,)) as told:
         original = text_of(told.pid)
         await_that(lambda: text_of(told.pid) != original, lambda: f"new code in the program; {told.stderr}")
         told.memopt.kill()
