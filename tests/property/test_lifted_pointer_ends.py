@@ -28,7 +28,7 @@ OTHERWISE = {
     ("clang", "-O2"): {
         *((n, r, False) for n in ("lower", "lower_both", "upper", "upper_both") for r in ("double", "float")),
         *((n, r, True) for n in ("downward", "pairs") for r in ("double", "float")), ("strict", "float", False),
-        ("ordered", "double", False), ("ordered", "float", True), ("ordered", "float", False),
+        *(("ordered", r, fixed) for r in ("double", "float") for fixed in (True, False)),
     },
 }
 BUILDS = [(c, o, n, r, fixed) for c, o in (("gcc", "-O2"), ("gcc", "-O1"), ("gcc", "-O3"), ("clang", "-O2"))
