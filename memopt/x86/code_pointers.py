@@ -11,7 +11,7 @@ in stripped programs and in code that no flow graph holds:
 - the address itself: as a word of data, as an immediate operand, as the operand of a rip-relative ``lea``;
 - a table of distances: it begins at an address that some ``lea`` or immediate operand names, and all its entries up to
   that one lead into the mapping (words of 4 bytes, of 8 bytes in the large code model);
-- a distance from another label of the function near by, as in ``static const int ways[] = {&&a - &&base, ...}``.
+- a distance from another label of the function, as in ``static const int ways[] = {&&a - &&base, ...}``.
 
 Not found: distances of 1 or 2 bytes, and addresses that a program computes from others in further ways.
 """
@@ -27,7 +27,9 @@ from dataclasses import dataclass
 _MOST_ENTRIES = 4096
 _NEAR = 64 << 10  # bytes from label to label of one function
 _LOW = 1 << 31  # addresses below fit an immediate operand of 4 bytes
-# ff /4: jmp through a register or memory. One through a fixed place of memory (rip-relative) is a jump to a function.
+# e8: call rel32. ff /4: jmp through a register or memory; one through a fixed place of memory (rip-relative) is a jump
+# to a function.
+_CALL = re.compile(rb"\xe8(?=(....))", re.DOTALL)
 _INDIRECT_JUMP = re.compile(rb"\xff[\x20-\x24\x26\x27\x60-\x67\xa0-\xa7\xe0-\xe7]")
 
 
@@ -50,13 +52,15 @@ class Part:
 class Surroundings:
     """The surroundings of a loop, as far as jumps into it are concerned.
 
-    ``closed``: all code of its function is known, and none of it jumps indirectly. ``tables``: the addresses of
+    ``closed``: all code of its function is known, and none of it jumps indirectly. ``extent``: of its function, if that
+    is known. ``tables``: the addresses of
     indirect jumps whose tables are found (memopt.cfg.jump_tables). ``pads``: addresses at which the function goes on
     after exceptions. ``data``: reads the parts of the process that may hold tables or addresses of labels; asked only
     if needed.
     """
 
     closed: bool = True
+    extent: tuple[int, int] | None = None
     tables: frozenset[int] = frozenset()
     pads: frozenset[int] = frozenset()
     data: Callable[[], tuple[Part, ...]] = tuple
@@ -67,10 +71,12 @@ def has_indirect_jump(code: bytes) -> bool:
     return _INDIRECT_JUMP.search(code) is not None
 
 
-def named(targets: Collection[int], text: Part, data: Sequence[Part], *, closed: bool) -> int | None:
+def named(targets: Collection[int], text: Part, data: Sequence[Part], *, closed: bool,
+          extent: tuple[int, int] | None = None) -> int | None:
     """The address of something that names one of ``targets``, None if nothing does.
 
     ``closed``: no jump that adds a distance to an address can lead to a target, so that such tables do not matter.
+    ``extent``: of the function of the targets, if it is known.
     """
     if not targets:
         return None
@@ -79,7 +85,8 @@ def named(targets: Collection[int], text: Part, data: Sequence[Part], *, closed:
     if found is not None or closed:
         return found
     starts = sorted({base for _, base in bases} | set(_immediates(text, (text, *data))))
-    return next(_in_tables(targets, text, data, starts), None) or next(_from_labels(targets, text, data, starts), None)
+    return next(_in_tables(targets, text, data, starts), None) or next(
+        _from_labels(targets, data, _labels(text, starts, extent)), None)
 
 
 def _themselves(targets: Collection[int], text: Part, data: Sequence[Part], bases: Sequence[tuple[int, int]]
@@ -134,12 +141,22 @@ def _in_tables(targets: Collection[int], text: Part, data: Sequence[Part], start
                         yield at
 
 
-def _from_labels(targets: Collection[int], text: Part, data: Sequence[Part], starts: Sequence[int]) -> Iterator[int]:
-    """The words that hold the distance of a target from a label near by."""
+def _labels(text: Part, named_there: Sequence[int], extent: tuple[int, int] | None) -> list[int]:
+    """The addresses in ``text`` that are named and may be labels: in the middle of the function, if its extent is
+    known; else those that no bytes call."""
+    if extent is not None:
+        return [address for address in named_there if extent[0] < address < extent[1]]
+    called = {text.start + at.end() + 4 + int.from_bytes(at[1], "little", signed=True)
+              for at in _CALL.finditer(text.content)}
+    return [address for address in named_there if address in text and address not in called]
+
+
+def _from_labels(targets: Collection[int], data: Sequence[Part], labels: Sequence[int]) -> Iterator[int]:
+    """The words that hold the distance of a target from one of ``labels`` near by."""
     import numpy
 
-    distances = sorted({t - b for t in targets for b in starts if b in text and 0 < abs(t - b) < _NEAR})
-    for part in (*data, text) if distances else ():
+    distances = sorted({t - b for t in targets for b in labels if 0 < abs(t - b) < _NEAR})
+    for part in data if distances else ():
         for kind in (numpy.int32, numpy.int64):
             size = numpy.dtype(kind).itemsize
             skip = -part.start % size

@@ -91,7 +91,8 @@ def _check_indirect(read: Callable[[int, int], bytes], graph: FlowGraph, text: t
     indirect_jumps(graph, around.tables)
     for pad in around.pads.intersection(targets):
         raise Rejected(Reason.NO_ROOM, f"exceptions lead to {pad:#x}, under the patch")
-    found = named(targets, Part(text[0], read(text[0], text[1] - text[0])), around.data(), closed=around.closed)
+    found = named(targets, Part(text[0], read(text[0], text[1] - text[0])), around.data(),
+                  closed=around.closed, extent=around.extent)
     if found is not None:
         raise Rejected(Reason.NO_ROOM, f"{found:#x} holds the address of an instruction under the patch")
 

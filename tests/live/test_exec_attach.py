@@ -67,8 +67,7 @@ def test_improves_leaves_and_undoes(running: Told, expected: str, tmp_path: Path
     assert state_of(running.pid) == state
     assert not has_new_code(running.pid)
     assert attach(running.pid, "--undo").stderr.startswith(f"memopt: process {running.pid} runs no code of memopt's;")
-    assert attach(running.pid).exit_code == 0  # and once more
-    assert has_new_code(running.pid)
+    await_that(lambda: attach(running.pid).exit_code == 0 and has_new_code(running.pid), lambda: "new code once more")
     attach(running.pid, "--undo")
     assert text_of(running.pid) == text
     assert running.finish() == (EXIT_CODE, expected)

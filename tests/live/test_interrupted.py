@@ -24,7 +24,7 @@ from tests.conftest import Build
 from tests.live.test_exec_attach import ALONE
 from tests.live.test_exec_attach import attach as memopt_attach
 from tests.support.effort import some
-from tests.support.told import EXIT_CODE, Told, await_that, has_new_code, native_output, text_of
+from tests.support.told import EXIT_CODE, Told, await_that, native_output, text_of
 
 SIZE = "448"
 
@@ -87,10 +87,14 @@ def alone(request: pytest.FixtureRequest, interrupted: Path, tmp_path: Path) -> 
         yield told
 
 
+def improve(pid: int) -> None:
+    """Attach until there is a version in force: on a busy machine memopt leaves before it has seen enough."""
+    await_that(lambda: memopt_attach(pid).exit_code == 0 and len(find_installed(pid)) == 1, lambda: "a version")
+
+
 def test_taken_out_under_somebody_who_comes_back(alone: Told, right: str) -> None:
     text = text_of(alone.pid)
-    assert memopt_attach(alone.pid).exit_code == 0
-    assert has_new_code(alone.pid)
+    improve(alone.pid)
     version = interrupt_in_the_middle(alone.pid, lambda: os.kill(alone.pid, signal.SIGHUP))
     undone = memopt_attach(alone.pid, "--undo")
     assert "1 of 1 versions in the middle of a run" in undone.stderr
@@ -106,7 +110,7 @@ def test_taken_out_under_somebody_who_comes_back(alone: Told, right: str) -> Non
     left, = find_versions(alone.pid)
     assert (left.placement.code, left.placement.scratch_size) == (version.placement.code, 0)
     assert mapping_at(mappings(alone.pid), version.placement.scratch) is None
-    assert memopt_attach(alone.pid).exit_code == 0  # a new one beside it
+    improve(alone.pid)  # a new one beside it
     assert len(find_versions(alone.pid)) > 1
     memopt_attach(alone.pid, "--undo")
     assert text_of(alone.pid) == text

@@ -61,7 +61,7 @@ def surroundings(site: Site, read: Callable[[int, int], bytes], pid: int) -> Sur
             pads = frozenset(pad.start + site.bias for pad in found)
             closed = _is_closed(site, site.extent, read, image)
     jumps = switches(site.graph, read, site.extent or site.text)
-    return Surroundings(closed, frozenset(jumps), pads, functools.partial(_data, site, read, pid))
+    return Surroundings(closed, site.extent, frozenset(jumps), pads, functools.partial(_data, site, read, pid))
 
 
 def _is_closed(site: Site, extent: tuple[int, int], read: Callable[[int, int], bytes], image: Image) -> bool:

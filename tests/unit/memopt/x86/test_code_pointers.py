@@ -109,3 +109,17 @@ def test_a_table_in_the_text() -> None:
 ])
 def test_indirect_jumps(source: str, found: bool) -> None:
     assert has_indirect_jump(assemble(f"nop; {source}; nop")) is found
+
+
+@pytest.mark.parametrize(("extent", "found"), [
+    ((LOW, LOW + 64), True), ((LOW + LABEL, LOW + 64), False), (None, True)], ids=["inside", "its start", "unknown"])
+def test_only_labels_of_the_function_are_bases(extent: tuple[int, int] | None, found: bool) -> None:
+    """The address of a function is named as well, and small numbers are everywhere."""
+    parts = text(LOW, table=LABEL), (data(LOW, struct.pack("<2i", TARGET - LABEL, 0)),)
+    assert (named({LOW + TARGET}, *parts, closed=False, extent=extent) is not None) is found
+
+
+def test_what_is_called_is_no_label() -> None:
+    code = Part(LOW, assemble(f"{CODE.format(table='label')}; call label; ret"))
+    words = (data(LOW, struct.pack("<2i", TARGET - LABEL, 0)),)
+    assert named({LOW + TARGET}, code, words, closed=False) is None
