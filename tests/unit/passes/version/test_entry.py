@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from memopt.ir.code import FRAME_BUSY, FRAME_RETIRED
 from tests.support.emulated import ITERATIONS, NUMBERS, Machine, expected, values
 from tests.support.entering import INEXACT, TRIPS, N, check_kept, flag_words, passes
 from tests.support.header import FLAGS, FREE, LIMIT, MXCSR, VALUES, WORD, Header
@@ -37,7 +38,7 @@ def test_without_xsave_the_sse_state_is_kept() -> None:
 
 
 @pytest.mark.parametrize("rcx", [0, 1, WORD])
-@pytest.mark.parametrize("busy", [1, 0x1234_0000_0000])
+@pytest.mark.parametrize("busy", [1, 0x1234_0000_0000, FRAME_RETIRED])
 def test_a_busy_frame_is_left_alone(header: Header, busy: int, rcx: int) -> None:
     header.install(header.region((N,), TRIPS))
     header.busy = busy
@@ -152,3 +153,36 @@ def test_the_limit_changes_at_every_instruction(before: int, after: int) -> None
         assert all(seen[name] == value for name, value in entered.items()
                    if name not in ("rcx", "rsi", FREE)), f"at instruction {step}"
     assert iterations == {min(limit, ITERATIONS - 1) for limit in (before, after)}
+
+
+@pytest.mark.parametrize("rcx", [0, 77])
+@pytest.mark.parametrize("flags_dead", [False, True])
+def test_it_is_taken_out_at_every_instruction(flags_dead: bool, rcx: int) -> None:
+    """As runtime.patching.install.remove does: whoever has no lock by then never gets to the kernel, so that scratch
+    memory may go. Whoever has it comes out as usual, and is the last one."""
+    machine = Machine(flags_dead)
+    entered = values(0x33, rcx, ITERATIONS)
+    compared = [name for name in entered if name != "eflags" or not flags_dead]
+    lock, both = machine.placement.frame + FRAME_BUSY, set[bool]()
+    for step in range(machine.instructions(entered)):
+        machine.reset()
+        machine.start(entered)
+        machine.go(step)
+        machine.limit(0)
+        held, before = any(machine.emulator.mem_read(lock, 8)), machine.runs()
+        if not held:
+            machine.emulator.mem_write(lock, FRAME_RETIRED.to_bytes(8, "little"))
+        machine.go()
+        seen = machine.registers()
+        moved = seen["rcx"] != entered["rcx"]
+        assert seen["rcx"] == expected(entered, moved)["rcx"]
+        assert all(seen[n] == expected(entered, moved)[n] for n in compared), f"at instruction {step}"
+        if not held:
+            assert machine.runs() == before, f"at instruction {step}"
+        both.add(held and moved)
+        before = machine.runs()
+        machine.start(entered)
+        machine.go()
+        assert machine.runs() == before, f"after instruction {step}"
+        assert all(machine.registers()[n] == entered[n] for n in compared)
+    assert both == {False, True}
