@@ -36,6 +36,12 @@ def test_every_program_is_run() -> None:
     assert {fault.name for fault in FAULTS} >= KNOWN
 
 
+def test_the_readme_says_what_is_outside_the_promise() -> None:
+    text = " ".join((SOURCES.parents[2] / "README.md").read_text().partition("Outside the promise:")[2].split())
+    outside, _, _ = text.partition("Left alone")
+    assert [f.name for f in FAULTS if f.edge and (not f.outside or f.outside not in outside)] == []
+
+
 def test_a_right_answer_of_the_original_is_no_pass() -> None:
     fault = Fault("some", refusals=frozenset({Reason.THREADS}))
     assert Outcome("", True, (), 1.0).passes(fault)

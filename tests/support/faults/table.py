@@ -42,7 +42,7 @@ class Fault:
     """``right``: all of standard output; "" where it is what the program prints natively. ``timed``: it depends on
     time, and is to be run several times. ``cpus``: numbers of processors to run on; 0 for all. ``refusals``: reasons
     for which memopt may leave the nest alone. ``least_runs``: that new code must have been entered at the end.
-    ``edge``: other output that the promise does not exclude, as the README says."""
+    ``edge``: other output that the promise does not exclude; ``outside``: the README's words for that."""
 
     name: str
     right: str = ""
@@ -56,6 +56,7 @@ class Fault:
     witnessed: bool = True
     least_runs: int = 0
     edge: str = ""
+    outside: str = ""
 
 
 def _or(*reasons: Reason) -> frozenset[Reason]:
@@ -90,7 +91,7 @@ FAULTS = (
     Fault("progress-read-by-handler", "rows go by\n", timed=True),
     Fault("longjmp-out-at-a-time-limit", "0 numbers missing in rows that are done\n",
           arguments=("20", "5000"), timed=True,
-          edge=r"\d+ numbers missing in rows that are done\n"),
+          edge=r"\d+ numbers missing in rows that are done\n", outside="leave the nest by `longjmp`"),
     Fault("counter-behind-its-rows", "0 numbers wrong in rows that are done\n", timed=True),
     Fault("two-counters", "0 wrong, rows go by\n", timed=True),
     Fault("ready-flags", "0 rows taken that were not complete\n", timed=True, made=(GCC, CLANG)),
@@ -145,9 +146,11 @@ FAULTS = (
     Fault("profile-clone-untraced", "before 0\nchild 42 status 0\n", 5, way="profile", witnessed=False),
     # Near the promise's edge
     Fault("frame-pointer-profiler", "samples have callers\n", made=(Made(flags=_FRAMES),),
-          edge="many samples have no caller\n"),
-    Fault("handler-sees-address", "samples outside the program: 0\n", edge=r"samples outside the program: \d+\n"),
-    Fault("reads-its-own-text", "code is what it was\n", edge="code has been changed\n"),
+          edge="many samples have no caller\n", outside="by frame pointers"),
+    Fault("handler-sees-address", "samples outside the program: 0\n", edge=r"samples outside the program: \d+\n",
+          outside="the address at which they interrupted it"),
+    Fault("reads-its-own-text", "code is what it was\n", edge="code has been changed\n",
+          outside="programs that read their own code"),
     # Gain missed, cost of looking
     Fault("rank-k-inlined", least_runs=3),
     Fault("large-sweeps", witnessed=False),

@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runtime.patching import perf_map
 from tests.support.surroundings.build import build
 from tests.support.surroundings.draw import Surrounded
 
@@ -123,6 +124,7 @@ def _killed(command: list[str], folder: Path, drawn: Surrounded) -> _Run:
         os.kill(memopt.pid, signal.SIGKILL)
         ended = _until(lambda: not set(programs) & set(_members(memopt.pid)))
         _waited(memopt, 1.0)
+        _forget(programs)
     output_text = (folder / "out").read_text()
     return _Run(0 if ended and output_text.endswith(" wrong\n") else None, output_text, (folder / "err").read_text())
 
@@ -148,11 +150,18 @@ def _attached(command: list[str], folder: Path, drawn: Surrounded) -> _Run:
             if process.poll() is None:
                 memopt("--undo")
         code = _waited(process, HELPED)
+        _forget([process.pid])
     return _Run(code, (folder / "out").read_text(errors="replace"), (folder / "err").read_text(errors="replace"),
                 _read(report))
 
 
 _WAYS = {"exec": _executed, "wrong": _executed, "killed": _killed, "attach": _attached, "undone": _attached}
+
+
+def _forget(pids: list[int]) -> None:
+    """Delete what memopt leaves when it goes before the program: its perf maps."""
+    for pid in pids:
+        perf_map.delete(pid)
 
 
 def _members(session: int) -> list[int]:
