@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.measure.execution import Execution, ask, memopt_command, run, run_under_memopt
 
 ATTEMPTS = 3  # at a program whose loop may be caught in an entry that has few iterations left
-AWAIT, PATIENCE = "20", 90.0  # seconds: for new code, and for one run
+AWAIT, PATIENCE = "20", 150.0  # seconds: for new code, and for one run
 HIGHEST = 4 * PATIENCE  # for all that is run for one outcome
 YES, NO = "new code in place", "no new code in place"
 

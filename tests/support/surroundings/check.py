@@ -26,7 +26,7 @@ from tests.support.surroundings.build import build
 from tests.support.surroundings.draw import Surrounded
 
 AWAIT = "20"  # seconds for new code to come
-NATIVE, HELPED = 60.0, 90.0  # seconds for a run; more is endless
+NATIVE, HELPED, FACTOR = 120.0, 80.0, 10.0  # seconds for a run; under memopt also so many times what it takes natively
 _TOLD = re.compile(r"^(begins|acted) (\S+) (\d)$", re.MULTILINE)
 
 
@@ -62,8 +62,9 @@ def check(drawn: Surrounded, keep: Path | None = None) -> Checked:
     with tempfile.TemporaryDirectory(prefix="surroundings-") as name:
         folder = Path(name)
         program = build(drawn, folder)
-        command = [str(program), *drawn.acts]
+        command, ready = [str(program), *drawn.acts], time.monotonic()
         natives = [_run(command, folder, NATIVE) for _ in range(2)]
+        patience = HELPED + FACTOR * (time.monotonic() - ready)
         right = natives[0]
         again = (natives[1].code, natives[1].output)
         if right.code != 0 or again != (0, right.output) or " 0 wrong" not in right.output:
@@ -71,7 +72,7 @@ def check(drawn: Surrounded, keep: Path | None = None) -> Checked:
         elif re.search(r": (?!0 wrong)-?\d+ wrong", right.output):
             found.unsound = right.output
         if not found.unsound:
-            _compare(found, right, _WAYS[drawn.way](command, folder, drawn))
+            _compare(found, right, _WAYS[drawn.way](command, folder, drawn, patience))
         if keep is not None and (found.wrong or found.unsound):
             target = keep / str(drawn.seed)
             shutil.rmtree(target, ignore_errors=True)
@@ -108,28 +109,28 @@ def _compare(found: Checked, right: _Run, helped: _Run) -> None:
         found.at = differing[0].split(":")[0] if differing else found.at
 
 
-def _executed(command: list[str], folder: Path, drawn: Surrounded) -> _Run:
+def _executed(command: list[str], folder: Path, drawn: Surrounded, patience: float) -> _Run:
     report = folder / "report.json"
     trial = ("--no-shadow",) if drawn.way == "wrong" else ()
-    return _run([*_memopt("exec", *trial, "--json", str(report), "--"), *command], folder, HELPED, drawn, report)
+    return _run([*_memopt("exec", *trial, "--json", str(report), "--"), *command], folder, patience, drawn, report)
 
 
-def _killed(command: list[str], folder: Path, drawn: Surrounded) -> _Run:
+def _killed(command: list[str], folder: Path, drawn: Surrounded, patience: float) -> _Run:
     """memopt is killed when the surroundings begin to act; the program goes on alone, and its exit code is unknown."""
     with open(folder / "out", "wb") as output, open(folder / "err", "wb") as errors:
         memopt = subprocess.Popen([*_memopt("exec", "--"), *command], stdin=subprocess.DEVNULL, stdout=output,
                                   stderr=errors, env=_environment(drawn), start_new_session=True)
-        _until(lambda: "begins" in (folder / "err").read_text() or memopt.poll() is not None)
+        _until(lambda: "begins" in (folder / "err").read_text() or memopt.poll() is not None, patience)
         programs = [pid for pid in _members(memopt.pid) if pid != memopt.pid]
         os.kill(memopt.pid, signal.SIGKILL)
-        ended = _until(lambda: not set(programs) & set(_members(memopt.pid)))
+        ended = _until(lambda: not set(programs) & set(_members(memopt.pid)), patience)
         _waited(memopt, 1.0)
         _forget(programs)
     output_text = (folder / "out").read_text()
     return _Run(0 if ended and output_text.endswith(" wrong\n") else None, output_text, (folder / "err").read_text())
 
 
-def _attached(command: list[str], folder: Path, drawn: Surrounded) -> _Run:
+def _attached(command: list[str], folder: Path, drawn: Surrounded, patience: float) -> _Run:
     """``memopt attach`` while the program is warmed up: memopt has gone when the surroundings act. "undone": what it
     has installed is taken out meanwhile."""
     report = folder / "report.json"
@@ -139,17 +140,17 @@ def _attached(command: list[str], folder: Path, drawn: Surrounded) -> _Run:
             helper = subprocess.Popen([*_memopt("attach", *words), str(process.pid)], stdin=subprocess.DEVNULL,
                                       stdout=subprocess.DEVNULL, stderr=errors, env=_environment(drawn),
                                       start_new_session=True)
-            _waited(helper, HELPED)
+            _waited(helper, patience)
 
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
                                    env=_environment(drawn), start_new_session=True)
         time.sleep(0.3)
         memopt("--quiet", "--json", str(report))
         if drawn.way == "undone":
-            _until(lambda: "begins" in (folder / "err").read_text() or process.poll() is not None)
+            _until(lambda: "begins" in (folder / "err").read_text() or process.poll() is not None, patience)
             if process.poll() is None:
                 memopt("--undo")
-        code = _waited(process, HELPED)
+        code = _waited(process, patience)
         _forget([process.pid])
     return _Run(code, (folder / "out").read_text(errors="replace"), (folder / "err").read_text(errors="replace"),
                 _read(report))
@@ -175,8 +176,8 @@ def _members(session: int) -> list[int]:
     return found
 
 
-def _until(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + HELPED
+def _until(condition: Callable[[], bool], patience: float) -> bool:
+    end = time.monotonic() + patience
     while not condition():
         if time.monotonic() > end:
             return False
