@@ -79,7 +79,7 @@ class InService:
         unfit = self._unfit()
         threads = thread_count(self.process.pid)
         for version in self.versions():
-            if unfit is None and threads > 1 and version.compiled.region.single_threaded:  # its guard keeps it out meanwhile
+            if unfit is None and threads > 1 and version.compiled.region.single_threaded:  # its guard keeps it out
                 version.service.pass_over(version.cache.read_statistics(), self._inside(version))
                 continue
             verdict = unfit or version.service.judge(version.cache.read_statistics(), self._inside(version),

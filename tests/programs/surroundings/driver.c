@@ -1,6 +1,7 @@
 /* Runs a drawn nest until new code is in place, then the kinds of surroundings that the arguments name:
    PROGRAM KIND:P:Q ... ; a kind with `early` comes to life before the nest is hot.
 
+   Where UNTIL_GONE names a file, each kind acts again and again while it is there.
    Standard output does not depend on time. Standard error tells for each kind whether new code was in place. */
 #include "surroundings.h"
 #include "../faults/witness.h"
@@ -194,6 +195,7 @@ static void told(const char *what, const char *kind, int value)
 int main(int argc, char **argv)
 {
     long p, q, wrong = 0;
+    const char *until = getenv("UNTIL_GONE");
     arguments = argv;
     prepare();
     for (int n = 1; n < argc; n++) {
@@ -220,7 +222,10 @@ int main(int argc, char **argv)
         const struct kind *k = kind_of(argv[n], &p, &q);
         told("begins", k->name, in_place());
         was_effective = 0;
-        wrong = k->act(p, q);
+        wrong = 0;
+        do
+            wrong += k->act(p, q);
+        while (until && access(until, F_OK) == 0);
         say("%s: %ld wrong\n", argv[n], wrong);
         told("acted", k->name, was_effective);
     }

@@ -132,8 +132,12 @@ def _killed(command: list[str], folder: Path, drawn: Surrounded, patience: float
 
 def _attached(command: list[str], folder: Path, drawn: Surrounded, patience: float) -> _Run:
     """``memopt attach`` while the program is warmed up: memopt has gone when the surroundings act. "undone": what it
-    has installed is taken out meanwhile."""
-    report = folder / "report.json"
+    has installed is taken out while they act."""
+    report, until = folder / "report.json", folder / "until"
+    environment = _environment(drawn)
+    if drawn.way == "undone":
+        until.touch()
+        environment["UNTIL_GONE"] = str(until)
     with open(folder / "out", "wb") as output, open(folder / "err", "wb") as errors:
 
         def memopt(*words: str) -> None:
@@ -142,14 +146,16 @@ def _attached(command: list[str], folder: Path, drawn: Surrounded, patience: flo
                                       start_new_session=True)
             _waited(helper, patience)
 
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
-                                   env=_environment(drawn), start_new_session=True)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=environment,
+                                   start_new_session=True)
         time.sleep(0.3)
         memopt("--quiet", "--json", str(report))
         if drawn.way == "undone":
             _until(lambda: "begins" in (folder / "err").read_text() or process.poll() is not None, patience)
             if process.poll() is None:
                 memopt("--undo")
+                time.sleep(0.3)  # they go on in what may have been taken away
+                until.unlink()
         code = _waited(process, patience)
         _forget([process.pid])
     return _Run(code, (folder / "out").read_text(errors="replace"), (folder / "err").read_text(errors="replace"),
