@@ -46,8 +46,8 @@ OUTSIDE = (
     Outside("a floating-point exception flag that only the additions (or fused operations) of a sum raise which every "
             "iteration of a loop begins anew and which only its last iteration hands on",
             "programs that call fetestexcept"),
-    Outside("under attach and --follow: a program that lists its own children, or waits for all kinds of them (__WALL), "
-            "sees copies of itself for moments",
+    Outside("under attach and --follow: a program that lists its own children, or waits for all kinds of them "
+            "(__WALL), sees copies of itself for moments",
             "wait4 with __WALL or __WCLONE, getrusage with RUSAGE_CHILDREN"),
     Outside("time, and what tells of memory: /proc/self/maps, the size of the address space and the limits on it",
             "RLIMIT_AS: memopt's pages count"),
