@@ -53,6 +53,11 @@ def parse(text: str) -> Fault:
 _armed: Fault | None = parse(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None
 
 
+def armed() -> bool:
+    """Whether a fault is to be injected."""
+    return _armed is not None
+
+
 def arm(text: str | None) -> None:
     """Arm another fault for this process, as tests do after a fork; ``None`` disarms."""
     global _armed

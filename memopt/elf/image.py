@@ -8,6 +8,7 @@ AMD64 supplement.
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 import stat
@@ -29,6 +30,7 @@ SYMBOL = struct.Struct("<IBBHQQ")  # an entry of a symbol table: name, info, oth
 _MAX_PROGRAM_HEADERS = 256
 _MAX_SECTIONS = 65536
 _MAX_SECTION_NAME = 256
+_MOST_HASHED = 64 << 20  # bytes of a file
 _HEADER = struct.Struct("<HHIQQQIHHHHHH")  # e_type .. e_shstrndx
 _PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
 _SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
@@ -87,6 +89,10 @@ class Image:
         except ElfError:
             self.close()
             raise
+
+    def digest(self) -> str:
+        """A hash of the file's content; "" for a file so large that it would take long."""
+        return hashlib.sha256(self._bytes).hexdigest() if self.size <= _MOST_HASHED else ""
 
     def _read_headers(self) -> None:
         identity = self._bytes[:6]

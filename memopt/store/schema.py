@@ -218,7 +218,8 @@ CREATE INDEX value_of ON value (context);
 """
 _THREADS = """
 CREATE TABLE thread (             -- a thread of the program, or of a process that it started
-    thread   INTEGER NOT NULL,    -- thread id; that of the first thread of a process is the process id
+    thread   INTEGER NOT NULL,    -- thread id, plus 4194304 for each earlier thread with that id; that of the first
+                                  -- thread of a process is the process id
     process  INTEGER NOT NULL,    -- process id
     parent   INTEGER,             -- id of the parent process; NULL: memopt; 0: unknown
     program  TEXT                 -- path of the executable

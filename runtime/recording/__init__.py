@@ -20,6 +20,9 @@ What cannot be copied runs as it is.
 - ``trace_memory``: the memory for traces, which memopt sees, too.
 - ``slots``: the places of threads in that memory; those of ended threads are used again.
 - ``copies``: the copies made so far, and the regions of memory they lie in.
+- ``kits``: all units of a text, ready to be placed in another process; they are kept between runs.
+- ``placed``: a unit as it lies in one process.
+- ``units``: the units that are placed in one process, found by their addresses.
 - ``trees``: the calling-context trees of threads, read from the process's memory.
 - ``intermittent``: records a thread in windows of time, and lets it run as it is between them.
 - ``escapes``: samples how much of the time the program runs outside of copies.
@@ -29,5 +32,6 @@ What cannot be copied runs as it is.
 Tested by: tests/unit/runtime/recording/test_emulator.py for ``emulator``; tests/live/test_recording.py for
 ``recorder``, ``tracer``, ``space``, ``targets``, ``trees`` and ``escapes``; tests/live/test_recorded_threads.py for
 ``slots`` and ``trace_memory``; tests/live/test_recorded_calls.py for ``call_stops`` and ``system_calls``;
-tests/live/test_children.py for ``process`` and ``tracer``; tests/live/test_paths.py for ``intermittent``.
+tests/live/test_children.py for ``process`` and ``tracer``; tests/live/test_paths.py for ``intermittent``;
+tests/live/test_shared_copies.py for ``copies``, ``kits``, ``placed`` and ``units``.
 """

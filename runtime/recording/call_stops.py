@@ -108,7 +108,7 @@ class CallStops(Tracer):
         """The registers of a thread that stands still at an instruction of the program: if that is in a retired copy,
         the thread goes on in the program's own code.
         """
-        if not space.is_retired(registers.rip):
+        if not space.units.is_retired(registers.rip):
             return registers
         ends = space.settle(thread, registers)
         if ends is not None:
@@ -145,4 +145,4 @@ def _may_stand_in_retired(space: Space, tid: int) -> bool:
             words = file.read().split()
     except OSError:
         return False  # it is gone
-    return len(words) < 2 or space.is_retired(int(words[-1], 16))
+    return len(words) < 2 or space.units.is_retired(int(words[-1], 16))

@@ -9,10 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from memopt.ir.reasons import Rejected
+from memopt.cfg.flowgraph import Read
+from memopt.cfg.functions import Surroundings, flow
+from memopt.cfg.loop_nesting import find_nesting
+from memopt.ir.reasons import Reason, Rejected
+from runtime import faults
 from runtime.patching.code_cache import choose_address
-from runtime.recording.translation.code_map import Text
+from runtime.recording.kits import Kit, Known, load_kit
+from runtime.recording.translation.code_map import Files, Text
 from runtime.recording.translation.probe_routines import Routines
+from runtime.recording.translation.relocations import Place
+from runtime.recording.translation.trace_probes import Recording
+from runtime.recording.translation.translate import translate
 from runtime.recording.translation.unit import Unit
 from runtime.target.memory import PAGE, Mapping
 
@@ -28,6 +36,30 @@ class Made:
     units: list[Unit] = field(default_factory=list)
     texts: dict[int, Text] = field(default_factory=dict)  # where each unit's original lies, by number
     watched: int = 0  # how many hyperblocks, or points of values, have numbers
+    files: Files = field(default_factory=Files)  # what is known of files with code
+    kits: dict[tuple[tuple[str, int, int], int, int], list[Kit]] = field(default_factory=dict)
+    keeps: bool = False  # whether kits are kept between runs
+    elided: bool = True  # as in Recording
+
+    def kit(self, text: Text, table: int) -> Kit:
+        """The kit of units of ``text``, for processes whose table of targets is at ``table``."""
+        found = self.kits.setdefault((text.file, text.mapping.offset, table), [])
+        kit = next((kit for kit in found if kit.serves(text)), None)
+        if kit is None:
+            kit = load_kit(text, (table, self.elided), len(self.units) + 1) if self.keeps else None
+            if kit is None:
+                kit = Kit(text)
+            for known in kit.known.values():
+                self.units.append(known.unit)
+                self.texts[known.unit.number] = kit.text
+            found.append(kit)
+        return kit
+
+    def keep(self) -> None:
+        """Keeps the kits for later runs."""
+        for (_, _, table), kits in self.kits.items() if self.keeps else ():
+            for kit in kits:
+                kit.keep((table, self.elided))
 
 
 @dataclass
@@ -55,3 +87,26 @@ def free_address(maps: Sequence[Mapping], near: int) -> int:
         if any(m.start < start + REGION_BYTES and start < m.end for m in maps):
             raise
         return start
+
+
+def translated(read: Read, address: int, text: Text, made: Made, region: Region, table: int,
+               recording: Recording) -> Known:
+    """Translates the function that begins at the original ``address`` of ``text``, to lie where ``region`` is free.
+    ``read``: reads the process. Raises ``Rejected`` for what cannot be copied.
+    """
+    bounds = text.bounds(address)
+    try:
+        graph = flow(read, address, bounds, Surroundings(text.functions, text.pads, text.endings))
+    except Rejected as error:
+        if error.reason is not Reason.NOT_A_NEST:
+            raise
+        graph = flow(read, address, (address, min(bounds[1], address + PAGE)))
+    name = text.name(address)
+    unit = translate(len(made.units) + 1, graph, find_nesting(graph), region.next, region.shared, table, recording,
+                     made.watched, name)
+    faults.point(f"record.copy.{name}")
+    made.watched += len(unit.watched) + len(unit.points)
+    made.units.append(unit)
+    made.texts[unit.number] = text
+    parts = tuple(b - text.bias for b in graph.led if b != address and text.bounds(b)[0] == b)
+    return Known(unit, Place(region.next, text.bias, region.shared.start), parts)

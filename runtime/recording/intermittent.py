@@ -25,6 +25,7 @@ from memopt.ir.reasons import Rejected
 from runtime.launch.jobcontrol import Event, Supervisor
 from runtime.recording.copies import Region
 from runtime.recording.escapes import LOOK_SECONDS
+from runtime.recording.placed import Placed
 from runtime.recording.process import Process, check_place
 from runtime.recording.recorder import Recorder, Watcher
 from runtime.recording.space import Space
@@ -40,7 +41,6 @@ from runtime.recording.translation.layout import (
     TRACE_START,
 )
 from runtime.recording.translation.trace_probes import Recording, Told
-from runtime.recording.translation.unit import Unit
 from runtime.recording.trees import Thread
 from runtime.target import ptrace
 from runtime.target.memory import PAGE
@@ -88,7 +88,7 @@ class Intermittent(Recorder):
         self._outside: set[int] = set()  # threads that run as they are
         self._ended_windows: list[tuple[Thread, float, float]] = []
         self._due = 0.0
-        self._copies: dict[int, dict[int, int]] = {}  # by the number of a unit: copies of its instructions
+        self._copies: dict[tuple[int, int, int], dict[int, int]] = {}  # copies of the instructions of a unit
         self._nodes: dict[tuple[int, int], int] = {}  # by the numbers of thread and unit
         self._words = 0
         self._counted = 0
@@ -251,16 +251,17 @@ class Intermittent(Recorder):
                     self._outside_of_copies.pop(tid, None)
         self._go(tid)
 
-    def _place(self, space: Space, address: int, tid: int) -> tuple[Unit, int] | None:
+    def _place(self, space: Space, address: int, tid: int) -> tuple[Placed, int] | None:
         """The unit that holds an original instruction, and the address of its copy; None if it has no copy."""
         unit = self._whole(space, address, tid)
-        copies = self._copies.get(unit.number)
+        where = unit.number, unit.copy, unit.text
+        copies = self._copies.get(where)
         if copies is None:
-            copies = self._copies[unit.number] = dict(zip(unit.originals, unit.copies, strict=True))
+            copies = self._copies[where] = unit.copies()
         copy = copies.get(address)
         return None if copy is None else (unit, copy)
 
-    def _whole(self, space: Space, address: int, tid: int) -> Unit:
+    def _whole(self, space: Space, address: int, tid: int) -> Placed:
         """The unit of the whole function around ``address``. Raises ``Rejected``."""
         return space.unit(space.function_around(address), self._region_for(space, address, tid))
 

@@ -37,7 +37,16 @@ from runtime.recording.process import Process
 from runtime.recording.space import Space
 from runtime.recording.tracer import MOST_STEPS, PATIENCE_S, reach_instruction, standing, step
 from runtime.recording.translation.code_map import Text
-from runtime.recording.translation.layout import ASKED, GO_ON, NODE, NODE_STRAY, RECORD, SLOT, TARGET
+from runtime.recording.translation.layout import (
+    ASKED,
+    GO_ON,
+    NODE,
+    NODE_STRAY,
+    RECORD,
+    SITE_TARGET,
+    SLOT,
+    TARGET,
+)
 from runtime.recording.translation.probe_routines import Question
 from runtime.recording.translation.trace_probes import Recording, Told
 from runtime.recording.translation.unit import Unit
@@ -236,9 +245,9 @@ class Recorder(CallStops):
 
     def _link(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
         """Answers the first call by a site."""
-        _, site = space.sites[space.memory.word(thread.state + RECORD)]
-        assert site.target is not None
-        space.link(site, space.unit(site.target, self._region_for(space, site.target, thread.tid)))
+        record = space.memory.word(thread.state + RECORD)
+        target = space.memory.word(record + SITE_TARGET)
+        space.link(record, space.unit(target, self._region_for(space, target, thread.tid)))
         return replace(registers, rip=region.shared.call)
 
     def _room_for_site(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
@@ -259,7 +268,7 @@ class Recorder(CallStops):
     def _drain(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
         self._tell(space, thread)
         behind = space.memory.word(thread.state + RECORD)
-        return registers if space.is_retired(behind) else replace(registers, rip=behind)
+        return registers if space.units.is_retired(behind) else replace(registers, rip=behind)
 
     def _system_call(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
         """Answers in front of a system call after which memopt may have to leave the process alone."""
@@ -345,7 +354,7 @@ class Recorder(CallStops):
         stack, rip = struct.unpack("<2Q", space.memory.read(registers.rsp + _CONTEXT_RSP, 16))
         go_on = space.memory.word(thread.state + RECORD)
         interrupted = next((s for s in reversed(thread.signals) if s[:2] == (rip, stack)), None)
-        if interrupted is not None and not space.is_retired(interrupted[2]):
+        if interrupted is not None and not space.units.is_retired(interrupted[2]):
             index = thread.signals.index(interrupted)
             thread.give_up(index + 1)
             _, _, copy, node, top = interrupted
@@ -437,7 +446,7 @@ class Recorder(CallStops):
             if unit is not None and place is not None and node in found:
                 of_node = cut.setdefault(node, {})
                 of_node[place] = of_node.get(place, 0) + times
-                for index, steps in unit.not_stepped(*place).items():
+                for index, steps in unit.unit.not_stepped(*place).items():
                     found[node][4][index] -= times * steps
         return cut
 
@@ -446,8 +455,8 @@ class Recorder(CallStops):
         the caller's node, whose address is ``address``.
         """
         found = None
-        if where in space.sites:
-            found = space.sites[where][1]
+        if where in space.units.sites:
+            found = space.units.sites[where][1]
         elif caller is not None:
             found = next((s for s in caller.sites if address + s.slot == where), None)
         if found is None or caller is None:

@@ -8,10 +8,10 @@ own. Traces are shared with memopt if possible; a child gets other memory for th
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import struct
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from copy import copy as shallow_copy
 from dataclasses import replace
@@ -19,13 +19,12 @@ from dataclasses import replace
 import numpy
 from numpy.typing import NDArray
 
-from memopt.cfg.functions import Surroundings, flow
-from memopt.cfg.loop_nesting import find_nesting
 from memopt.ir.reasons import Reason, Rejected
 from memopt.traces.core.format import BLOCK, RESUMED
-from runtime import faults
 from runtime.patching.code_cache import choose_address
-from runtime.recording.copies import LOWEST, REGION_BYTES, Made, Region, free_address
+from runtime.recording.copies import LOWEST, REGION_BYTES, Made, Region, free_address, translated
+from runtime.recording.kits import Kit, Known, lay_out
+from runtime.recording.placed import Placed
 from runtime.recording.slots import SLOTS_BYTES, Slot, Slots
 from runtime.recording.targets import Targets
 from runtime.recording.trace_memory import TraceMemory
@@ -57,10 +56,11 @@ from runtime.recording.translation.layout import (
     WAY_BYTES,
 )
 from runtime.recording.translation.probe_routines import WAY_CODE_BYTES, routines, way_around, way_in
+from runtime.recording.translation.relocations import Place
 from runtime.recording.translation.trace_probes import Recording
-from runtime.recording.translation.translate import translate
-from runtime.recording.translation.unit import SYSCALL_BYTES, Site, Unit
+from runtime.recording.translation.unit import SYSCALL_BYTES
 from runtime.recording.trees import Thread, Trees
+from runtime.recording.units import Units
 from runtime.target import remote_calls
 from runtime.target.memory import PAGE, Memory, mappings
 from runtime.target.ptrace import Registers
@@ -84,18 +84,13 @@ class Space:
         """
         self.pid, self._memopt, self._recording = tracee.pid, memopt, recording
         self.memory = Memory(tracee.pid)
-        self.code = CodeMap(tracee.pid)
+        self.code = CodeMap(tracee.pid, made.files)
         self.made = made
-        self._by_start: list[Unit] = []
-        self.by_entry: dict[int, Unit] = {}
-        self.sites: dict[int, tuple[Unit, Site]] = {}  # by record
-        self.returns: dict[int, tuple[Unit, Site]] = {}  # by original return address
+        self.units = Units()
         self.threads: dict[int, Thread] = {}
         self.regions: list[Region] = []
         self._ways: dict[int, int] = {}  # copies in the table, by original address
-        self._links: dict[int, list[int]] = {}  # records of the sites that call a unit directly, by its number
-        self.retired: set[int] = set()  # numbers of units whose originals have changed
-        self._parts: set[int] = set()  # starts of parts that lie apart from the rest of their functions
+        self._kits: dict[int, Kit] = {}  # by where texts are mapped
         maps = mappings(tracee.pid)
         text = next((m for m in maps if m.executable and tracee.registers().rip in m), maps[0])
         self.table = choose_address(maps, 1 << 30, TABLE_BYTES, LOWEST)
@@ -155,14 +150,7 @@ class Space:
         system call; else None.
         """
         unit = self.unit_of_copy(copy)
-        if unit is None:
-            return None
-        found = unit.original(copy)
-        if found is None:
-            before = unit.original(copy - SYSCALL_BYTES)
-            if before is not None and unit.is_system_call(before):
-                found = before + SYSCALL_BYTES
-        return found
+        return None if unit is None else unit.original(copy)
 
     def settle(self, thread: Thread, registers: Registers) -> tuple[int, int] | None:
         """Adds up, for a thread that stands still in front of an instruction with these ``registers``, what stepped
@@ -175,7 +163,7 @@ class Space:
         if unit is None or place is None:
             return None
         node = self.memory.word(thread.state + NODE)
-        for index, (loop, stepping) in unit.stepped.items():
+        for index, (loop, stepping) in unit.unit.stepped.items():
             if place[0] in loop.blocks:
                 now, start = getattr(registers, stepping.register), node + unit.node.start_of(index)
                 gone = now - self.memory.word(start)
@@ -197,46 +185,62 @@ class Space:
         values = (state[offset // 8] for offset in (*SAVED, *KEPT))
         return replace(registers.outside_call(), rip=state[DESTINATION // 8], **dict(zip(names, values, strict=True)))
 
-    def unit_of_copy(self, copy: int) -> Unit | None:
+    def unit_of_copy(self, copy: int) -> Placed | None:
         """The unit that an address of a copy lies in, or None."""
-        index = bisect.bisect_right(self._by_start, copy, key=lambda u: u.start) - 1
-        return self._by_start[index] if index >= 0 and copy < self._by_start[index].end else None
+        return self.units.of_copy(copy)
 
     # -- copies --------------------------------------------------------------------------------------------------------
 
-    def unit(self, address: int, region: Region) -> Unit:
+    def unit(self, address: int, region: Region) -> Placed:
         """The unit of the function that begins at the original ``address``; made if needed. Raises ``Rejected`` for
         what cannot be copied.
         """
-        found = self.by_entry.get(address)
+        found = self.units.by_entry.get(address)
         if found is None:
             text = self._text(address)
-            bounds = text.bounds(address)
-            try:
-                graph = flow(self.code.read, address, bounds, Surroundings(text.functions, text.pads, text.endings))
-            except Rejected as error:
-                if error.reason is not Reason.NOT_A_NEST:
-                    raise
-                graph = flow(self.code.read, address, (address, min(bounds[1], address + PAGE)))
-            made = self.made
-            name = text.name(address)
-            found = translate(len(made.units) + 1, graph, find_nesting(graph), region.next, region.shared, self.table,
-                              self._recording, made.watched, name)
-            faults.point(f"record.copy.{name}")
-            self.memory.write(found.start, found.code)  # if that fails, other processes keep their numbers
-            made.watched += len(found.watched) + len(found.points)
-            region.next += -(-len(found.code) // 16) * 16
-            made.units.append(found)
-            bisect.insort(self._by_start, found, key=lambda u: u.start)
-            made.texts[found.number] = text
-            self.by_entry[address] = found
-            self._parts |= {b for b in graph.led if b != address and text.bounds(b)[0] == b}
-            for site in found.sites:
-                self.sites[site.record] = found, site
-                if site.returns:
-                    self.returns.setdefault(site.end, (found, site))
+            kit = self._kit(text, region)
+            found = self.units.by_entry.get(address)
+            if found is None:
+                known = kit.known.get(address - text.bias)
+                if known is None:
+                    kit.known[address - text.bias] = known = translated(
+                        self.code.read, address, text, self.made, region, self.targets.start, self._recording)
+                    self.memory.write(region.next, known.unit.code)
+                    region.next += -(-len(known.unit.code) // 16) * 16
+                    self._add(((known, Placed(known.unit)),), text)
+                else:
+                    self._place((known,), text, region)
+                found = self.units.by_entry[address]
             self._changed()
         return found
+
+    def _kit(self, text: Text, region: Region) -> Kit:
+        """The kit of a text. When the text is met for the first time, all units that other processes have met are
+        placed here.
+        """
+        kit = self._kits.get(text.mapping.start)
+        if kit is None:
+            kit = self._kits[text.mapping.start] = self.made.kit(text, self.targets.start)
+            units = tuple(kit.known.values())
+            if 2 * sum(len(known.unit.code) for known in units) < region.end - region.next:
+                self._place(units, text, region)
+                for address in sorted(kit.ways):
+                    self.way(address + text.bias, region)
+        return kit
+
+    def _place(self, units: Sequence[Known], text: Text, region: Region) -> None:
+        """Places units that were made for other processes."""
+        laid = lay_out(units, Place(region.next, text.bias, region.shared.start))
+        self.memory.write(region.next, bytes(laid.code))
+        region.next += len(laid.code)
+        self._add(laid.units, text)
+        for record, called in laid.links:
+            self.units.link(record, called)
+
+    def _add(self, units: Sequence[tuple[Known, Placed]], text: Text) -> None:
+        self.units.add(placed for _, placed in units)
+        for known, _ in units:
+            self.units.parts.update(part + text.bias for part in known.parts)
 
     def way(self, address: int, region: Region) -> int:
         """The way in: where a jump from anywhere to the original ``address`` goes on. Enters it in the table of
@@ -245,15 +249,20 @@ class Space:
         found = self._ways.get(address)
         if found is not None:
             return found
-        if address in self.returns:
-            unit, site = self.returns[address]
-            copy, routine = site.copy_return, region.shared.resume
+        behind = self.units.returning_to(address)
+        if behind is not None:
+            unit, copy, routine = self.units.numbered_at(address), behind, region.shared.resume
         else:
-            inside = self._text(address).bounds(address)[0] != address or address in self._parts
-            holders = (u for u in self.by_entry.values() if address in u.blocks and not u.in_stepped_loop(address))
-            holder = next(holders, None) if inside else None
-            unit = holder or self.unit(address, region)
-            copy = unit.blocks[address] if holder else unit.entry
+            text = self._text(address)
+            inside = text.bounds(address)[0] != address or address in self.units.parts
+            holder = self.units.holding(address) if inside else None
+            unit = self.unit(address, region) if holder is None else holder[0]
+            copy = unit.entry if holder is None else holder[1]
+            if not inside:
+                self._kit(text, region).ways.add(address - text.bias)
+            found = self._ways.get(address)
+            if found is not None:  # it came with a kit
+                return found
             routine = region.shared.resume if inside else region.shared.enter
         record = region.next
         start = record + WAY_BYTES
@@ -295,13 +304,9 @@ class Space:
         gone = self.code.forget(start, end)
         if not gone:
             return False
-        units = [u for u in self._by_start if u.number not in self.retired and any(
-            u.graph.entry in t.mapping for t in gone)]
-        for unit in units:
-            self._retire(unit)
-        self.by_entry = {a: u for a, u in self.by_entry.items() if u.number not in self.retired}
-        self.returns = {a: s for a, s in self.returns.items() if s[0].number not in self.retired}
-        self._parts = {a for a in self._parts if not any(a in t.mapping for t in gone)}
+        for unit, links in self.units.retire([(t.mapping.start, t.mapping.end) for t in gone]):
+            self._leave_out(unit, links)
+        self._kits = {a: kit for a, kit in self._kits.items() if not any(a == t.mapping.start for t in gone)}
         for address in [a for a in self._ways if any(a in t.mapping for t in gone)]:
             del self._ways[address]
             self.targets.remove(address)
@@ -313,34 +318,28 @@ class Space:
         for text in self.code.changed():
             self.forget(text.mapping.start, text.mapping.end)
 
-    def _retire(self, unit: Unit) -> None:
-        self.retired.add(unit.number)
-        for site in unit.sites:
-            self.memory.write(site.record + SITE_MINUS_RETURN, _WORD(1))  # no address is this return address
-        links = self._links.pop(unit.number, ())
+    def _leave_out(self, unit: Placed, links: Sequence[int]) -> None:
+        """Lets no thread return to a unit, nor call it by ``links``."""
+        for site in unit.unit.sites:  # no address is this return address
+            self.memory.write(site.record + unit.copy + SITE_MINUS_RETURN, _WORD(1))
         if links:
             region = self.region_near(unit.start) or self.regions[-1]
             around = region.next
-            code = way_around(around, unit.graph.entry, region.shared.lookup)
+            code = way_around(around, unit.original_entry, region.shared.lookup)
             self.memory.write(around, code)
             region.next += -(-len(code) // 16) * 16
             for record in links:
                 self.memory.write(record + SITE_LINK, _WORD(around))
 
-    def is_retired(self, copy: int) -> bool:
-        """Whether an address lies in a copy that has been retired."""
-        unit = self.unit_of_copy(copy)
-        return unit is not None and unit.number in self.retired
-
     def has_way(self, record: int) -> bool:
         """Whether the way in with this record still leads to what is there."""
         return record + WAY_BYTES in self._ways.values()
 
-    def link(self, site: Site, unit: Unit) -> None:
-        """Makes a site call a unit directly."""
-        self.memory.write(site.record + SITE_LINK, _WORD(unit.entry))
-        self.memory.write(site.record + SITE_UNIT, _WORD(unit.number) + _WORD(unit.node_bytes))
-        self._links.setdefault(unit.number, []).append(site.record)
+    def link(self, record: int, unit: Placed) -> None:
+        """Makes the site with this record call a unit directly."""
+        self.memory.write(record + SITE_LINK, _WORD(unit.entry))
+        self.memory.write(record + SITE_UNIT, _WORD(unit.number) + _WORD(unit.node_bytes))
+        self.units.link(record, unit)
 
     # -- threads -------------------------------------------------------------------------------------------------------
 
@@ -400,7 +399,7 @@ class Space:
         if unit is not None and original is not None:
             self._resume_block(thread, unit, original, node)
 
-    def _resume_block(self, thread: Thread, unit: Unit, original: int, node: int) -> None:
+    def _resume_block(self, thread: Thread, unit: Placed, original: int, node: int) -> None:
         found = unit.watched_around(original)
         if thread.trace and found is not None:
             place = self.memory.word(thread.state + TRACE)
@@ -440,9 +439,7 @@ class Space:
 
     def _become(self, tracee: Tracee, number: int, parent: Thread, source: Memory) -> None:
         news = self.memory.word(self._version_at) != self._version
-        self._by_start, self._parts, self.retired = list(self._by_start), set(self._parts), set(self.retired)
-        self._links = {number: list(records) for number, records in self._links.items()}
-        self.by_entry, self.sites, self.returns = dict(self.by_entry), dict(self.sites), dict(self.returns)
+        self.units, self._kits = self.units.forked(), dict(self._kits)
         self._ways, self.regions = dict(self._ways), [replace(region) for region in self.regions]
         thread = replace(parent, tid=tracee.pid, number=number, chunks=list(parent.chunks),
                          signals=list(parent.signals), known=0,
@@ -468,7 +465,7 @@ class Space:
                            (self.table, self.table + TABLE_BYTES)):
             self.memory.write(start, source.read(start, end - start))
 
-    def begin_behind(self, thread: Thread, unit: Unit, call: int) -> None:
+    def begin_behind(self, thread: Thread, unit: Placed, call: int) -> None:
         """Begins a thread, whose page has its node, behind the system call at ``call`` of ``unit``."""
         node, copy = self.memory.word(thread.state + NODE), unit.copy_of(call)
         if copy is not None:
@@ -482,8 +479,8 @@ class Space:
         size = self.memory.word(thread.state + TOP) - calls - CALL_BYTES
         words = numpy.frombuffer(self.memory.read(calls + CALL_BYTES, size), numpy.uint64)
         for node, record in words.reshape(-1, CALL_BYTES // 8)[-_MOST_FRAMES:, :2].tolist():
-            unit, site = self.sites[record]
-            self._resume_block(thread, unit, site.address, node)
+            unit, site = self.units.sites[record]
+            self._resume_block(thread, unit, unit.site(site).address, node)
 
     def close(self) -> None:
         """Ends the use of the process: it is gone, or goes on without memopt."""

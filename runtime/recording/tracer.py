@@ -53,7 +53,9 @@ class Tracer(ABC):
         self.pid, self._recording = supervisor.pid, recording
         self.supervisor = supervisor
         self.notes: dict[str, int] = {}
-        self.made = Made()
+        # Numbers in traces are those of this run. Where a fault is to be injected, nothing may be left out.
+        self._keeps = not recording.traces and not faults.armed()
+        self.made = Made(keeps=self._keeps, elided=self._recording.elided)
         self.processes: dict[int, Process] = {}
         self._by_pid: dict[int, Process] = {}  # the last one that had this number
         self._numbers: Counter[int] = Counter()  # how many threads of recorded processes have had this number
@@ -253,7 +255,7 @@ class Tracer(ABC):
         del self.processes[process.number], self._by_pid[process.pid]
         self._of = {tid: other for tid, other in self._of.items() if other is not process}
         if not self.processes:
-            self.made = Made()
+            self.made = Made(keeps=self._keeps, elided=self._recording.elided)
         self._forgotten(process)
 
     def _enter(self, space: Space, thread: Thread, registers: Registers) -> None:

@@ -21,6 +21,7 @@ import numpy
 from numpy.typing import NDArray
 
 from memopt.ir.reasons import Reason, Rejected
+from runtime.recording.placed import Placed
 from runtime.recording.translation.layout import LAST_CELL, NEXT_NODE, NODE_CALLER, NODE_COUNTERS, NODE_SITE
 from runtime.recording.translation.unit import Unit
 from runtime.target.memory import Memory
@@ -97,7 +98,7 @@ class Trees:
         thread.chunks.append((start, end))
         self._memory.write(thread.state + NEXT_NODE, _WORD(start) + _WORD(end))
 
-    def child(self, thread: Thread, caller: int, unit: Unit) -> int:
+    def child(self, thread: Thread, caller: int, unit: Placed) -> int:
         """A new node of ``unit`` below the node ``caller``, called from no site."""
         node = self._memory.word(thread.state + NEXT_NODE)
         if node + unit.node_bytes > self._memory.word(thread.state + LAST_CELL):

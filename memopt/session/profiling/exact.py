@@ -75,6 +75,7 @@ def record(options: Options) -> int:
             connection = create_file(options, began, time.monotonic() - started, outcome)
             if connection is not None:
                 _write(options, recorder, watch, connection)
+                recorder.made.keep()
             if trace is not None:
                 trace.close(recorder.texts)
                 if trace.error:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import bisect
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from memopt.cfg.functions import structures
+from memopt.cfg.functions import FunctionStructure, structures
 from memopt.elf.image import ElfError, Image
+from memopt.elf.kept import load, store
 from memopt.elf.symbols import Function, Symbols
 from memopt.session.profiling.images import Located, MappedCode
 from memopt.store.static import add_functions, add_image
 
+_KIND = "structures"
 MOST_FUNCTIONS = 5000  # of a program with more than these, only the functions with samples are described
 
 
@@ -66,7 +68,21 @@ def _describe(connection: sqlite3.Connection, number: int, path: str, met: set[i
         functions = Symbols(image).everything
         if not whole or len(functions) > MOST_FUNCTIONS:
             functions = tuple(filter(was_met, functions))
-        add_functions(connection, number, structures(image, functions))
+        add_functions(connection, number, _structures(image, functions))
+
+
+def _structures(image: Image, functions: Sequence[Function]) -> Iterator[FunctionStructure]:
+    """The structures of functions. Those that an earlier run has found in the same file are not looked for again."""
+    digest = image.digest()
+    kept = load(_KIND, digest) if digest else None
+    known: dict[int, FunctionStructure | None] = kept if isinstance(kept, dict) else {}
+    missing = [function for function in functions if function.start not in known]
+    if missing:
+        known |= dict.fromkeys((function.start for function in missing), None)
+        known |= {found.function.start: found for found in structures(image, missing)}
+        if digest and len(known) <= MOST_FUNCTIONS:
+            store(known, _KIND, digest)
+    return (found for found in (known[function.start] for function in functions) if found is not None)
 
 
 def _add_samples(connection: sqlite3.Connection, image: int | None,

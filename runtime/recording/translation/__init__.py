@@ -12,6 +12,7 @@ and the code of one.
 - ``trace_probes``: the events that copies write to traces, and the probes that write them.
 - ``probe_routines``: the code that the probes of all functions share: lookup of targets, calling contexts, questions.
 - ``asked_calls``: the system calls before which a copy asks memopt.
+- ``relocations``: the words of a copy that depend on where it lies, and the copy at another place.
 - ``relocated``: moves an instruction to another address.
 - ``encode``: the few instructions that probes are made of, as bytes.
 - ``writer``: writes code from front to back, with labels.
@@ -22,5 +23,5 @@ and the code of one.
 Tested by: tests/unit/runtime/recording/translation/test_encode.py for ``encode``. tests/live/test_recording.py runs
 copies, which ``translate``, ``asked_calls``, ``call_sites``, ``unit``, ``relocated``, ``code_map``, ``layout``,
 ``probe_routines`` and ``writer`` make; tests/live/test_paths.py and tests/live/test_values.py those with the probes of
-``trace_probes``.
+``trace_probes``; tests/live/test_shared_copies.py moves copies by ``relocations``.
 """

@@ -44,6 +44,7 @@ from runtime.recording.translation.layout import (
     TOP,
 )
 from runtime.recording.translation.probe_routines import Routines, restore
+from runtime.recording.translation.relocations import Of
 from runtime.recording.translation.unit import NodeLayout, Site
 from runtime.recording.translation.writer import Writer
 
@@ -113,11 +114,22 @@ class CallSites:
             w.place(("record", index))
             labels = w.labels
             copy = labels.get(("return", index), 0)
-            w((-end % (1 << 64)).to_bytes(8, "little"), copy.to_bytes(8, "little"))
+            w.word(-end, Of.MINUS_ORIGINAL)
+            _address(w, copy, Of.COPY)
             w.place(("return address", index))
-            w(end.to_bytes(8, "little"))
+            w.word(end, Of.ORIGINAL)
             w.place(("link", index))
-            w(bytes(8), (target or 0).to_bytes(8, "little"), bytes(16), self._node.slot_of(index).to_bytes(8, "little"))
-            w(labels.get(("go on", index), 0).to_bytes(8, "little"))
+            w(bytes(8))
+            _address(w, target or 0, Of.ORIGINAL)
+            w(bytes(16), self._node.slot_of(index).to_bytes(8, "little"))
+            _address(w, labels.get(("go on", index), 0), Of.COPY)
             made.append(Site(address, target, end, returns, self._node.slot_of(index), record, copy))
         return tuple(made)
+
+
+def _address(w: Writer, address: int, kind: Of) -> None:
+    """Writes an address; 0 stands for none."""
+    if address:
+        w.word(address, kind)
+    else:
+        w(bytes(8))

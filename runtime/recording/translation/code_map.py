@@ -11,46 +11,98 @@ import bisect
 import functools
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from memopt.cfg.noreturn import NoReturn, does_not_return
 from memopt.elf.image import ElfError, Image
+from memopt.elf.kept import load, store
 from memopt.elf.landing import LandingPad, landing_pads
 from memopt.elf.relocations import slots as slots_of
-from memopt.elf.symbols import Function, Symbols, function_among
+from memopt.elf.symbols import Function, Symbols
 from memopt.ir.reasons import Reason, Rejected
 from runtime.target.memory import Mapping, Memory, mapping_at, mappings
 
+_File = tuple[str, int, int]
+_KIND = "symbols"
+
 
 @dataclass(frozen=True, slots=True)
+class FileCode:
+    """What is known of a file, link-time: its functions, and the GOT slots of those that do not return."""
+
+    functions: tuple[Function, ...] = ()
+    slots: tuple[int, ...] = ()
+
+
+@dataclass
+class Files:
+    """What is known of the files that the processes of a run are mapped from; each is read once."""
+
+    code: dict[_File, FileCode] = field(default_factory=dict)
+    starts: dict[tuple[_File, int], int] = field(default_factory=dict)  # link-time addresses, by offset in the file
+
+
+@dataclass(frozen=True)
 class Text:
     """A mapping of code."""
 
     mapping: Mapping
     bytes: bytes
     bias: int  # live address minus link-time address
-    functions: tuple[Function, ...]  # by live address
-    endings: NoReturn  # which calls in it do not return
+    file: _File  # which file it comes from, and when that was written
+    known: FileCode
+
+    @cached_property
+    def functions(self) -> tuple[Function, ...]:
+        """Its functions, by live address."""
+        bias, mapping = self.bias, self.mapping
+        return tuple(Function(f.start + bias, f.end + bias, f.name)
+                     for f in self.known.functions if mapping.start <= f.start + bias < mapping.end)
+
+    @cached_property
+    def endings(self) -> NoReturn:
+        """Which calls in it do not return."""
+
+        def read(address: int, size: int) -> bytes:
+            offset = address - self.mapping.start
+            return self.bytes[offset:offset + size] if offset >= 0 else b""
+
+        return NoReturn(read, self.functions, frozenset(slot + self.bias for slot in self.known.slots))
 
     def bounds(self, address: int) -> tuple[int, int]:
         """Start and end of the function around ``address``. If there is none: from ``address`` to the next function."""
-        found = function_among(self.functions, address)
-        if found is not None:
-            return found.start, found.end
-        index = bisect.bisect_right(self.functions, address, key=lambda f: f.start)
-        following = self.functions[index].start if index < len(self.functions) else self.mapping.end
-        return address, max(following, address + 1)
+        functions, address = self.known.functions, address - self.bias
+        index = bisect.bisect_right(functions, address, key=lambda f: f.start)
+        if index and address < functions[index - 1].end:
+            return functions[index - 1].start + self.bias, functions[index - 1].end + self.bias
+        following = functions[index].start + self.bias if index < len(functions) else self.mapping.end
+        address += self.bias
+        return address, max(min(following, self.mapping.end), address + 1)
 
     def pads(self, address: int) -> tuple[LandingPad, ...]:
         """The landing pads (exception handlers) of the function that begins at ``address``."""
-        image = _with_exceptions(_file(self.mapping.path))
+        image = _with_exceptions(self.file)
         return () if image is None else tuple(pad.moved(self.bias) for pad in landing_pads(image, address - self.bias))
 
     def name(self, address: int) -> str:
         """The name of the function that begins at ``address``; "" if none is known."""
-        index = bisect.bisect_left(self.functions, address, key=lambda f: f.start)
-        found = index < len(self.functions) and self.functions[index].start == address
-        return self.functions[index].name if found else ""
+        functions, address = self.known.functions, address - self.bias
+        index = bisect.bisect_left(functions, address, key=lambda f: f.start)
+        return functions[index].name if index < len(functions) and functions[index].start == address else ""
+
+
+def _file_code(image: Image) -> FileCode:
+    """What is known of a file. Reading the symbols of a large library takes a tenth of a second: that is kept."""
+    digest = image.digest()
+    kept = load(_KIND, digest) if digest else None
+    if isinstance(kept, FileCode):
+        return kept
+    found = FileCode(Symbols(image).everything, tuple(
+        at for at, name in slots_of(image).items() if does_not_return(name)))
+    if digest:
+        store(found, _KIND, digest)
+    return found
 
 
 def _file(path: str) -> tuple[str, int, int]:
@@ -89,14 +141,12 @@ class CodeMap:
     code may change unseen, so that no text is given out around it.
     """
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
+    def __init__(self, pid: int, files: Files) -> None:
+        self._pid, self._files = pid, files
         self._memory = Memory(pid)
         self.texts: list[Text] = []
         self.all: list[Text] = []
         self.unsure: list[tuple[int, int]] = []
-        # By file: functions, and the GOT slots of those that do not return.
-        self._symbols: dict[tuple[str, int, int], tuple[tuple[Function, ...], tuple[int, ...]]] = {}
         self.maps: tuple[Mapping, ...] = ()
 
     def text(self, address: int) -> Text:
@@ -139,10 +189,9 @@ class CodeMap:
 
     def forked(self, pid: int) -> CodeMap:
         """The code of a forked child."""
-        child = CodeMap(pid)
+        child = CodeMap(pid, self._files)
         child.texts, child.all, child.maps = list(self.texts), list(self.all), self.maps
         child.unsure = list(self.unsure)
-        child._symbols = self._symbols
         return child
 
     def close(self) -> None:
@@ -151,22 +200,12 @@ class CodeMap:
 
     def _text(self, mapping: Mapping) -> Text:
         code = self._memory.read_some(mapping.start, mapping.end - mapping.start)
-        bias = mapping.start
-        functions: tuple[Function, ...] = ()
-        slots: frozenset[int] = frozenset()
-        with suppress(ElfError, OSError), Image(mapping.path) as image:
-            bias = image.load_bias(mapping.start, mapping.offset)
-            file = _file(mapping.path)
-            if file not in self._symbols:
-                self._symbols[file] = Symbols(image).everything, tuple(
-                    at for at, name in slots_of(image).items() if does_not_return(name))
-            known, at = self._symbols[file]
-            functions = tuple(Function(f.start + bias, f.end + bias, f.name)
-                              for f in known if mapping.start <= f.start + bias < mapping.end)
-            slots = frozenset(slot + bias for slot in at)
-
-        def read(address: int, size: int) -> bytes:
-            offset = address - mapping.start
-            return code[offset:offset + size] if offset >= 0 else b""
-
-        return Text(mapping, code, bias, functions, NoReturn(read, functions, slots))
+        file, files = _file(mapping.path), self._files
+        place = file, mapping.offset
+        if place not in files.starts:
+            files.starts[place] = 0
+            with suppress(ElfError, OSError), Image(mapping.path) as image:
+                files.starts[place] = mapping.start - image.load_bias(mapping.start, mapping.offset)
+                if file not in files.code:
+                    files.code[file] = _file_code(image)
+        return Text(mapping, code, mapping.start - files.starts[place], file, files.code.get(file, FileCode()))

@@ -8,6 +8,8 @@ what cannot be moved, Rejected(NO_ROOM) if an operand is out of reach.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from memopt.ir.graph import DecodedInstruction
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.decoder import rip_displacement_offset, rip_target
@@ -45,13 +47,20 @@ def _bare(instruction: DecodedInstruction) -> bytes:
     return data
 
 
-def moved(instruction: DecodedInstruction, at: int) -> bytes:
-    """The bytes that do at the address ``at`` what the instruction does at its own."""
+class Moved(NamedTuple):
+    """An instruction at another address. ``distance``: offset of its distance to an original address, if it has one."""
+
+    code: bytes
+    distance: int | None = None
+
+
+def moved(instruction: DecodedInstruction, at: int) -> Moved:
+    """The instruction that does at the address ``at`` what ``instruction`` does at its own."""
     target = rip_target(instruction)
-    return instruction.bytes if target is None else _toward(instruction.bytes, target, instruction, at)
+    return Moved(instruction.bytes) if target is None else _toward(instruction.bytes, target, instruction, at)
 
 
-def _toward(data: bytes, target: int, instruction: DecodedInstruction, at: int) -> bytes:
+def _toward(data: bytes, target: int, instruction: DecodedInstruction, at: int) -> Moved:
     """``data``, a form of ``instruction`` with the same operand bytes, changed so that at ``at`` its rip-relative
     operand is still at ``target``.
     """
@@ -65,10 +74,10 @@ def _toward(data: bytes, target: int, instruction: DecodedInstruction, at: int) 
     distance = target - at - len(data)
     if not -(1 << 31) <= distance < 1 << 31:
         raise Rejected(Reason.NO_ROOM, f"{instruction} is out of reach")
-    return data[:place] + distance.to_bytes(4, "little", signed=True) + data[place + 4:]
+    return Moved(data[:place] + distance.to_bytes(4, "little", signed=True) + data[place + 4:], place)
 
 
-def load_target(instruction: DecodedInstruction, at: int) -> bytes:
+def load_target(instruction: DecodedInstruction, at: int) -> Moved:
     """``mov rcx, operand``, for the operand of an indirect call or jump (FF /2, FF /4: Intel SDM volume 2)."""
     data, prefixes = instruction.bytes, b""
     while data[0] in _LEGACY:
@@ -83,5 +92,5 @@ def load_target(instruction: DecodedInstruction, at: int) -> bytes:
         raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction} cannot be copied")
     code = prefixes + bytes((rex, 0x8B, data[1] & 0xC7 | RCX << 3)) + data[2:]
     target = rip_target(instruction)
-    return code if target is None else _toward(code, target, instruction, at)
+    return Moved(code) if target is None else _toward(code, target, instruction, at)
 

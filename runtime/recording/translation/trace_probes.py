@@ -184,6 +184,6 @@ def ask_to_drain(w: Writer, key: object, original: int, shared: Routines) -> Non
     w(store_state(SAVED[0], RAX))
     w.to_label(lea_relative(RDX), ("drained", key))
     w(store_state(RECORD, RDX))
-    w.to(lea_relative(RDX), original)
+    w.to_original(lea_relative(RDX), original)
     w(store_state(DESTINATION, RDX))
     w.to(encode.JUMP, shared.drain)

@@ -197,7 +197,7 @@ class _Translation:
         ways = {b.start: labels[b.start] for b in blocks} | {start: labels[_INSIDE, start] for start, _ in within}
         return Unit(self.number, self.graph, self.nesting, self.counting, self.node, self.stepped, tuple(self.repeated),
                     sites, self.start, code, labels[entry], ways, tuple(self.copies), tuple(self.originals),
-                    self.watched, self.told_by, untold, self.points, self.name)
+                    self.watched, self.told_by, untold, self.points, self.name, tuple(self.write.marks))
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class _Translation:
         if instruction.mnemonic == "syscall":
             self._ask_before(previous, instruction.address)
         self._mark(instruction)
-        w(moved(instruction, w.here))
+        w.moved(moved(instruction, w.here))
 
     def _ask_before(self, previous: DecodedInstruction | None, original: int) -> None:
         """Writes a question to memopt in front of a system call that may matter to it. ``previous``: the instruction in
@@ -260,7 +260,7 @@ class _Translation:
                        Before.CALL: shared.ask_call}[before]
         call = "system call", w.here
         save(w)
-        w.to(lea_relative(RDX), original)
+        w.to_original(lea_relative(RDX), original)
         w(store_state(DESTINATION, RDX))
         w.to_label(lea_relative(RDX), call)
         w(store_state(RECORD, RDX))
@@ -420,7 +420,7 @@ class _Translation:
             kept = frozenset((RCX,) if access.repeated else ())
             with self._scratch(idle((instruction,))[0], 2, kept) as (address, place):
                 if access.absolute is not None:
-                    w.to(lea_relative(address), access.absolute)
+                    w.to_original(lea_relative(address), access.absolute)
                 else:
                     base, other = (None if r is None else NAMES.index(r) for r in (access.base, access.index))
                     w(encode.lea_address(address, base, other, access.scale, access.displacement))
@@ -448,7 +448,7 @@ class _Translation:
             self.calls.no_callee_yet(site)
         else:
             w(store_state(SAVED[1], RCX))
-            w(load_target(last, w.here))
+            w.moved(load_target(last, w.here))
             w.to_label(PUSH_RELATIVE, ("return address", site))
             w(store_state(SAVED[0], RAX), store_state(SAVED[2], RDX), load_state(RDX, NODE))
             self.calls.push(site)
@@ -462,7 +462,8 @@ class _Translation:
         site = self.calls.add(last, last.address, None, False)
         self._mark(last)
         w(store_state(SAVED[1], RCX))
-        w(load_target(last, w.here), store_state(SAVED[0], RAX), store_state(SAVED[2], RDX))
+        w.moved(load_target(last, w.here))
+        w(store_state(SAVED[0], RAX), store_state(SAVED[2], RDX))
         self.calls.by_table(site)
 
     def _return(self, block: BasicBlock, last: DecodedInstruction) -> None:

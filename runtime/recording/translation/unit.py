@@ -13,6 +13,7 @@ from memopt.instrumentation.memory_operands import Access
 from memopt.instrumentation.value_probes import Point
 from memopt.ir.graph import FlowGraph, Loop
 from runtime.recording.translation.layout import NODE_COUNTERS
+from runtime.recording.translation.relocations import Of
 
 SYSCALL_BYTES = 2
 
@@ -93,6 +94,7 @@ class Unit:
     untold: tuple[int, ...] = ()  # instructions whose accesses the trace lacks, although it has others
     points: tuple[Point, ...] = ()  # where values are written to the trace
     name: str = ""  # of the function; "" if it has none
+    marks: tuple[tuple[int, Of], ...] = ()  # words of the code that depend on where things lie
 
     @property
     def counters(self) -> int:

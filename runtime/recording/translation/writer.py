@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from memopt.ir.reasons import VerifyError
 from runtime.recording.translation.encode import JRCXZ, JUMP, relative
+from runtime.recording.translation.relocated import Moved
+from runtime.recording.translation.relocations import Of
 
 
 class Writer:
@@ -16,6 +18,7 @@ class Writer:
         self._code = bytearray()
         self.labels: dict[object, int] = {}
         self._open: list[tuple[int, int, object]] = []  # where a distance stands, its size, its label
+        self.marks: list[tuple[int, Of]] = []  # offsets of words that depend on where things lie
 
     @property
     def here(self) -> int:
@@ -32,9 +35,25 @@ class Writer:
             raise VerifyError(f"{label} is placed twice")
         self.labels[label] = self.here
 
-    def to(self, opcode: bytes, target: int) -> None:
-        """Writes ``opcode`` with a 32-bit distance to the address ``target``."""
+    def to(self, opcode: bytes, target: int, kind: Of = Of.DISTANCE_TO_ROUTINE) -> None:
+        """Writes ``opcode`` with a 32-bit distance to the address ``target``, a routine unless ``kind`` is another."""
         self._code += relative(opcode, self.here, target)
+        self.marks.append((len(self._code) - 4, kind))
+
+    def to_original(self, opcode: bytes, target: int) -> None:
+        """Writes ``opcode`` with a 32-bit distance to an original address."""
+        self.to(opcode, target, Of.DISTANCE_TO_ORIGINAL)
+
+    def moved(self, instruction: Moved) -> None:
+        """Writes an instruction of the program that has been moved here."""
+        if instruction.distance is not None:
+            self.marks.append((len(self._code) + instruction.distance, Of.DISTANCE_TO_ORIGINAL))
+        self._code += instruction.code
+
+    def word(self, value: int, kind: Of) -> None:
+        """Writes an address, or minus an address, in 64 bits."""
+        self.marks.append((len(self._code), kind))
+        self._code += (value % (1 << 64)).to_bytes(8, "little")
 
     def to_label(self, opcode: bytes, label: object) -> None:
         """Writes ``opcode`` with a 32-bit distance to a label."""
