@@ -11,6 +11,9 @@ next.
 
 Copies have the program's state at every instruction, so a thread can be taken up anywhere between two instructions of
 its own while it runs. One that waits in a system call is left alone.
+
+Between windows nobody sees the system calls of a thread. So code and confinement are looked at when it is taken up. If
+one thread of several changes code while another one is in a window, that window goes on in the old code.
 """
 
 from __future__ import annotations
@@ -166,6 +169,11 @@ class Intermittent(Recorder):
         """The handler, or the code it interrupted, was not recorded from its beginning: the thread leaves its copies.
         """
         self._leave(thread)
+
+    def _goes_outside(self, tid: int) -> None:
+        """A thread between two windows does not stop at system calls: what it did is looked at when it is taken up."""
+        if tid not in self._outside:
+            super()._goes_outside(tid)
 
     def _handle(self, events: Sequence[Event]) -> None:
         """Handles events. Reads the traces of windows only when the threads run again."""

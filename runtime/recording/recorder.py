@@ -222,7 +222,7 @@ class Recorder(CallStops):
             self._unrecorded(error)
             registers = asking
         if not space.in_copies(registers.rip):
-            self._outside_of_copies[tid] = self._of[tid]
+            self._goes_outside(tid)
         space.memory.write(thread.state + ASKED, bytes(8))
         if self._recording.told is Told.VALUES:
             space.memory.write(thread.state + GO_ON, registers.rip.to_bytes(8, "little"))
@@ -232,6 +232,10 @@ class Recorder(CallStops):
         except Exception:  # the question is open again, and answered later
             space.memory.write(thread.state + ASKED, question.value.to_bytes(8, "little"))
             raise
+
+    def _goes_outside(self, tid: int) -> None:
+        """Notes that a thread runs outside of copies from here on."""
+        self._outside_of_copies[tid] = self._of[tid]
 
     def _unrecorded(self, error: Exception) -> None:
         why = f"memopt failed, please report it ({error!r})"
