@@ -9,6 +9,9 @@ Why nobody loses the frame while it is in use: whoever holds the lock goes on in
 function that returns into them. So a thread stands there, or some word in memory has an address in them
 (runtime/target/contexts.py). If neither is the case, in a stop of the whole process, nobody can come back. A thread
 that sleeps and is not stopped cannot change that: it can only find the lock taken and run the original.
+
+The search is conservative: a handler on a stack of its own (sigaltstack) that left by longjmp has left its signal frame
+there, which counts until the next signal writes over it. The lock is given back then.
 """
 
 from __future__ import annotations
