@@ -6,12 +6,11 @@ back edge, in which ``i`` is ``i + 1``.
 
 In: the loop and the symbolic state at its header. Out: an ``Iteration``.
 
-A branch inside the loop is treated in one of four ways:
+A branch inside the loop is treated in one of these ways:
 
 - Its condition is affine: it is decided as at the captured values (``branches``), for all iterations.
 - Its condition is affine, but a request has marked the branch as split: both paths are executed up to the immediate
-  postdominator, where ``merge`` joins the states.
-- Its condition depends on loaded data: both paths are executed too, and ``if_conversion`` joins them.
+  postdominator, where ``merge`` joins the states. On loaded data: likewise, and ``if_conversion`` joins them.
 - One of its targets lies outside the loop: the exit is noted, and execution goes on inside. An exit that is taken for a
   negative operand of a square root is no exit (``sqrt_exits``).
 
