@@ -32,7 +32,7 @@ Modules, in the order in which a version runs:
 - ``rollback``: the undo log of a version that takes back its stores after an invalid square root.
 
 Tested by: ``tests/unit/passes/version``, which executes the code, a file for each module; ``test_guards_memory`` covers
-the guards on memory in ``guards`` and ``cell_checks``, and with ``test_rollback`` ``cell_scan``. ``linear_code`` and
-``overflow_guards`` are covered by ``test_guards``, ``kernel`` by ``tests/unit/passes/loop_code/test_nest_code.py`` and
+the guards on memory in ``guards`` and ``cell_checks``. ``linear_code`` and ``overflow_guards`` are covered by
+``test_guards``, ``kernel`` by ``tests/unit/passes/loop_code/test_nest_code.py`` and
 ``tests/unit/passes/contraction_code/test_contraction_kernel.py``.
 """
