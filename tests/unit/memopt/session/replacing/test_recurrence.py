@@ -136,13 +136,13 @@ def test_entries_ahead_are_known_to_another_lift(coming: Callable[..., Copy], he
     coming(range(200, 300))
     history, code, known = History(), Loop(Loop(None)), list[int]()
 
-    def lift() -> tuple[Lifted, dict[object, object]]:
+    def lift() -> Lifted:
         known.append(len(history.entries(HEADER)))
         coming([100, 101] * 50 if helps else range(200, 300))
-        return Lifted(Region()), {}
+        return Lifted(Region())
 
     def attempt() -> object:
-        return for_recurring_sizes((Lifted(Region()), {}), lift, code, history, Copy([]))  # type: ignore[arg-type]
+        return for_recurring_sizes(Lifted(Region()), lift, code, history, Copy([]))  # type: ignore[arg-type]
 
     if helps:
         attempt()
