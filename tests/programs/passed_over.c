@@ -1,6 +1,6 @@
-/* Nests with a store or a load under a condition on data. They run again and again until SIGUSR1 comes, by which time they
-   have new code. Then the cells that the condition passes over become ones that must not be touched, and the nest runs
-   three times more. Prints what it made of the others. usage: program MODE [once], without a signal
+/* Nests with a store or a load under a condition on data. They run again and again until SIGUSR1 comes, by which time
+   they have new code. Then the cells that the condition passes over become ones that must not be touched, and the nest
+   runs three times more. Prints what it made of the others. usage: program MODE [once], without a signal
      read-only   if (t < c[i][j]) c[i][j] = t: c is read-only, nothing is smaller
      rows        shortest paths in place: the last rows are read-only, nothing in them gets shorter
      dirty       as read-only, but each 64th row changes, and a handler counts the pages that are written
@@ -187,7 +187,7 @@ int main(int argc, char **argv)
         }
     }
     if (is("ways")) mprotect(c, half, PROT_READ), mprotect((char *)d + half, half, PROT_READ);
-    printf("%s: %a %a, %d pages written, the first was %d, %d wrong\n", mode, total(c, rows), total(d, N), written, first,
-           wrong);
+    printf("%s: %a %a, %d pages written, the first was %d, %d wrong\n", mode, total(c, rows), total(d, N), written,
+           first, wrong);
     return 3;
 }
