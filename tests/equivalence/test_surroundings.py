@@ -5,6 +5,7 @@ More of them: ``python -m tests.support.surroundings --count 2000 --replaced --j
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from itertools import count
 
@@ -17,7 +18,7 @@ from tests.support.surroundings.kinds import KINDS
 from tests.support.surroundings.known import KNOWN
 from tests.support.tools import need
 
-COUNT, FIRST, JOBS = 60, 1, 2
+COUNT, FIRST, JOBS = int(os.environ.get("MEMOPT_SURROUNDINGS", "60")), 1, 2
 LEAST_ACTED = 0.6  # of the programs
 
 pytestmark = pytest.mark.timeout(3600)
@@ -31,7 +32,7 @@ def found() -> list[Checked]:
 
 
 def test_the_same_as_natively(found: list[Checked]) -> None:
-    assert {c.seed: (c.build, c.acts, c.wrong) for c in found if c.wrong and c.at not in KNOWN} == {}
+    assert {c.seed: (c.build, c.acts, c.wrong) for c in found if c.wrong and KNOWN.isdisjoint(c.blamed)} == {}
 
 
 def test_the_programs_do_not_depend_on_time(found: list[Checked]) -> None:

@@ -46,6 +46,12 @@ class Checked:
     said: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
+    @property
+    def blamed(self) -> tuple[str, ...]:
+        """The kind at which it went wrong; where that was before any of them acted, all its kinds."""
+        kinds = tuple(a.split(":")[0] for a in self.acts)
+        return (self.at,) if self.at in kinds else kinds
+
 
 @dataclass(frozen=True, slots=True)
 class _Run:
