@@ -23,5 +23,5 @@ and the code of one.
 Tested by: tests/unit/runtime/recording/translation/test_encode.py for ``encode``. tests/live/test_recording.py runs
 copies, which ``translate``, ``asked_calls``, ``call_sites``, ``unit``, ``relocated``, ``code_map``, ``layout``,
 ``probe_routines`` and ``writer`` make; tests/live/test_paths.py and tests/live/test_values.py those with the probes of
-``trace_probes``; tests/live/test_shared_copies.py moves copies by ``relocations``.
+``trace_probes``; tests/unit/runtime/recording/translation/test_relocations.py for ``relocations``.
 """
