@@ -78,15 +78,16 @@ class RaggedTile:
         emitter.op("mov", "r10", RESULT)
         emitter.op("mov", "rcx", COLUMNS)
         emitter.place(column)
-        same = emitter.fresh("same_result")
-        if self.before is not None:
+        same = None if self.before is None else emitter.fresh("same_result")
+        if same is not None:
             value = register_of(self.element, "rax").name
             emitter.op("mov", value, Mem("r9", size=self.element))
             emitter.op("cmp", value, Mem("r11", size=self.element))
             emitter.op("lea", "r11", Mem("r11", displacement=self.element))
             emitter.jump(same, "e")
         self._copy(emitter, "r10", "r9")
-        emitter.place(same)
+        if same is not None:
+            emitter.place(same)
         emitter.op("add", "r9", self.element)
         emitter.add("r10", self.column_stride, "rax")
         emitter.op("sub", "rcx", 1)
