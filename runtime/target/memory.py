@@ -26,6 +26,7 @@ PAGE = 4096
 _PRESENT, _SWAPPED, _FILE, _EXCLUSIVE = 0x80, 0x40, 0x20, 0x01
 _OWN_PAGE = bytes(b & (_PRESENT | _FILE | _EXCLUSIVE) == _PRESENT | _EXCLUSIVE or b & _SWAPPED != 0 for b in range(256))
 _IN_USE = bytes(b & (_PRESENT | _SWAPPED) != 0 for b in range(256))
+_CHANGED_PAGE = bytes(b & (_PRESENT | _FILE) == _PRESENT or b & _SWAPPED != 0 for b in range(256))
 _RUNS = re.compile(b"\x01+")
 _NEAR = 64 * PAGE
 
@@ -111,18 +112,27 @@ _parser = _Parser()
 
 
 def mappings(pid: int) -> tuple[Mapping, ...]:
-    """The memory map of ``pid``. Raises ``Rejected``: ENDED if the process is over, PTRACE_FORBIDDEN.
+    """The memory map of ``pid``. Raises as ``map_text``.
 
     The time is linear in the number of mappings: 0.02 s for 60,000 that were read before, 0.2 s else.
     """
+    return mappings_of(map_text(pid))
+
+
+def mappings_of(text: bytes) -> tuple[Mapping, ...]:
+    """The mappings in the text of a memory map."""
+    return _parser.parse(text)
+
+
+def map_text(pid: int) -> bytes:
+    """The text of /proc/PID/maps. Raises ``Rejected``: ENDED if the process is over, PTRACE_FORBIDDEN."""
     try:
         with open(f"/proc/{pid}/maps", "rb", buffering=0) as file:
-            content = file.read()
+            return file.read()
     except (FileNotFoundError, ProcessLookupError) as error:
         raise Rejected(Reason.ENDED, f"process {pid}") from error
     except PermissionError as error:
         raise Rejected(Reason.PTRACE_FORBIDDEN, f"reading the memory map of {pid}: {error.strerror}") from error
-    return _parser.parse(content)
 
 
 def mapping_at(maps: Iterable[Mapping], address: int) -> Mapping | None:
@@ -260,6 +270,11 @@ def present_intervals(pid: int, start: int, end: int) -> tuple[tuple[int, int], 
     """Intervals of the pages in ``[start, end)`` that are in memory or swapped out: all private pages that the process
     has written are among them."""
     return _pages(pid, ((start, end),), _IN_USE)
+
+
+def has_changed_pages(pid: int, start: int, end: int) -> bool:
+    """Whether a private mapping of a file has pages in ``[start, end)`` that are not the file's any more."""
+    return bool(_pages(pid, ((start, end),), _CHANGED_PAGE))
 
 
 def _pages(pid: int, spans: Sequence[tuple[int, int]], wanted: bytes) -> tuple[tuple[int, int], ...]:

@@ -21,7 +21,15 @@ from memopt.elf.landing import LandingPad, landing_pads
 from memopt.elf.relocations import slots as slots_of
 from memopt.elf.symbols import Function, Symbols
 from memopt.ir.reasons import Reason, Rejected
-from runtime.target.memory import Mapping, Memory, mapping_at, mappings
+from runtime.target.memory import (
+    Mapping,
+    Memory,
+    has_changed_pages,
+    map_text,
+    mapping_at,
+    mappings,
+    mappings_of,
+)
 
 _File = tuple[str, int, int]
 _KIND = "symbols"
@@ -148,6 +156,8 @@ class CodeMap:
         self.all: list[Text] = []
         self.unsure: list[tuple[int, int]] = []
         self.maps: tuple[Mapping, ...] = ()
+        self._looked_at = b""  # the memory map when ``changed`` looked last
+        self._were_changed = False  # whether a text was not what its file has when it was read
 
     def text(self, address: int) -> Text:
         """The mapping around ``address``. Raises Rejected(UNSUPPORTED_INSTRUCTION) for code in no file,
@@ -168,7 +178,11 @@ class CodeMap:
 
     def changed(self) -> list[Text]:
         """The mappings whose code is not what it was, or may change now."""
-        self.maps = mappings(self._pid)
+        text = map_text(self._pid)
+        if text == self._looked_at and not self._were_changed and not any(
+                has_changed_pages(self._pid, t.mapping.start, t.mapping.end) for t in self.texts):
+            return []
+        self._looked_at, self.maps = text, mappings_of(text)
         still = [m for m in self.maps if _is_still(m)]
         return [t for t in self.texts if self._memory.read_some(t.mapping.start, len(t.bytes)) != t.bytes
                 or not any(m.start <= t.mapping.start and t.mapping.end <= m.end for m in still)]
@@ -191,7 +205,7 @@ class CodeMap:
         """The code of a forked child."""
         child = CodeMap(pid, self._files)
         child.texts, child.all, child.maps = list(self.texts), list(self.all), self.maps
-        child.unsure = list(self.unsure)
+        child.unsure, child._were_changed = list(self.unsure), self._were_changed
         return child
 
     def close(self) -> None:
@@ -200,6 +214,8 @@ class CodeMap:
 
     def _text(self, mapping: Mapping) -> Text:
         code = self._memory.read_some(mapping.start, mapping.end - mapping.start)
+        with suppress(OSError):
+            self._were_changed |= has_changed_pages(self._pid, mapping.start, mapping.end)
         file, files = _file(mapping.path), self._files
         place = file, mapping.offset
         if place not in files.starts:
