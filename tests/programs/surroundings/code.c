@@ -4,10 +4,12 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #ifdef STATIC
 void open_plug_in(void) { _exit(92); }
 static long exchanged(long p, long q) { return p * q * 0; }
+static void exchange_early(long p, long q) {}
 #else
 static uint64_t want[2][CALLS]; /* on lane 0, by each plug-in */
 static int current;
@@ -23,10 +25,11 @@ static const char *path_of(int which)
     return path;
 }
 
-/* The segments of a file, copied to anonymous memory that is never writable and executable at the same time. */
+/* The segments of a file, copied to anonymous memory that is never writable and executable at the same time. Where another
+   file was copied before, only the bytes that differ are written. */
 static void copy_segments(const char *path)
 {
-    static unsigned char bytes[BY_HAND];
+    static unsigned char bytes[BY_HAND], image[BY_HAND];
     FILE *file = fopen(path, "rb");
     size_t size = file ? fread(bytes, 1, sizeof bytes, file) : 0;
     Elf64_Ehdr *head = (void *)bytes;
@@ -39,7 +42,11 @@ static void copy_segments(const char *path)
         by_hand = mmap(0, BY_HAND, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (int n = 0; n < head->e_phnum; n++)
         if (segment[n].p_type == PT_LOAD)
-            memcpy(by_hand + segment[n].p_vaddr, bytes + segment[n].p_offset, segment[n].p_filesz);
+            for (size_t at = 0; at < segment[n].p_filesz; at++) {
+                size_t to = segment[n].p_vaddr + at;
+                if (image[to] != bytes[segment[n].p_offset + at])
+                    by_hand[to] = image[to] = bytes[segment[n].p_offset + at];
+            }
     for (int n = 0; n < head->e_phnum; n++)
         if (segment[n].p_type == PT_LOAD && segment[n].p_flags & PF_X)
             mprotect(by_hand + (segment[n].p_vaddr & -PAGE), (segment[n].p_memsz + PAGE - 1) & -PAGE, PROT_READ | PROT_EXEC);
@@ -81,6 +88,30 @@ void open_plug_in(void)
         munmap(region[r], nest.bytes[r]);
 }
 
+/* For q milliseconds they are exchanged each round, while memopt may be at work. */
+static struct timespec start;
+static long until_ms;
+
+static void exchange_again(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 < until_ms)
+        opened(!current);
+    else if (current)
+        opened(0);
+    memcpy(lanes[0].want, want[current], sizeof want[current]);
+}
+
+static void exchange_early(long p, long q)
+{
+    if (!nest.plugged)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    until_ms = q;
+    before_round = exchange_again;
+}
+
 /* Exchanged q times (an even number), with p rounds for each. */
 static long exchanged(long p, long q)
 {
@@ -88,6 +119,9 @@ static long exchanged(long p, long q)
     if (!nest.plugged)
         return 0;
     effective();
+    if (current)
+        opened(0);
+    memcpy(lanes[0].want, want[0], sizeof want[0]);
     for (long n = 0; n < q; n++) {
         opened(!current);
         for (long r = 0; r < p; r++) {
@@ -137,4 +171,10 @@ static long patched(long p, long q)
     return wrong + wrong_in_turn(&lanes[0], 3);
 }
 
-const struct kind code_kinds[] = {{"exchanged", 0, exchanged}, {"patched", 0, patched}, {0, 0, 0}};
+#ifndef STATIC
+static long exchanged_before(long p, long q) { return exchanged(p, 4); }
+#else
+static long exchanged_before(long p, long q) { return 0; }
+#endif
+
+const struct kind code_kinds[] = {{"exchanged", 0, exchanged}, {"exchanging", exchange_early, exchanged_before}, {"patched", 0, patched}, {0, 0, 0}};

@@ -79,7 +79,8 @@ def drawn_kinds(seed: int, only: Sequence[str] = (), choose: random.Random | Non
     kinds = [choose.choice(some)]
     for _ in range(choose.choices(range(_MOST_ACTS), (5, 3, 2))[0]):
         other = choose.choice(KINDS)
-        alone = kinds[-1].last or EARLY_REFUSED & {other.name, kinds[0].name}
+        alone = kinds[-1].last or EARLY_REFUSED & {other.name, kinds[0].name} or (
+            other.early and any(k.early for k in kinds))
         fits = not alone and other.name not in {k.name for k in kinds}
         if fits and not ("mark" in other.needs and _needs(kinds, "plug-in")) and not (
                 "plug-in" in other.needs and _needs(kinds, "mark")):

@@ -52,6 +52,7 @@ KINDS = (
     Kind("reserved", lambda c: (0, 4)),
     Kind("mappings", lambda c: (c.choice((100, 1000, 3000)), 30), early=True),
     Kind("exchanged", lambda c: (c.choice((3, 30, 300)), c.choice((4, 10))), ("plug-in",)),
+    Kind("exchanging", lambda c: (c.choice((3, 30)), c.choice((500, 1500, 3000, 6000))), ("plug-in",), early=True),
     Kind("patched", lambda c: (c.choice((1, 5, 1000, -7)), 6), ("mark",)),
     Kind("forked", lambda c: (c.choice((1, 3)), 4)),
     Kind("spawned", lambda c: (c.randrange(2), 6)),
