@@ -51,7 +51,7 @@ class Made:
                 kit = Kit(text)
             for known in kit.known.values():
                 self.units.append(known.unit)
-                self.texts[known.unit.number] = kit.text
+                self.texts[known.unit.number] = kit.text_of(known)
             found.append(kit)
         return kit
 

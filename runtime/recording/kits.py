@@ -65,6 +65,14 @@ class Kit:
         """Whether its units are copies of ``text``."""
         return text.bytes == self.text.bytes
 
+    def text_of(self, known: Known) -> Text:
+        """The text where a unit was made. Units of one kit come from several runs, in which it was mapped elsewhere."""
+        moved, mapping = known.first.bias - self.text.bias, self.text.mapping
+        if not moved:
+            return self.text
+        return replace(self.text, bias=known.first.bias,
+                       mapping=replace(mapping, start=mapping.start + moved, end=mapping.end + moved))
+
     def keep(self, made_for: object) -> None:
         """Keeps the units for later runs, if there are new ones. ``made_for``: what else their code depends on."""
         if len(self.known) > self.kept:

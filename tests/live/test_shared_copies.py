@@ -60,6 +60,18 @@ def test_the_second_run_reads_what_the_first_has_kept(build: Build, tmp_path: Pa
     assert asked(tmp_path / "p.db", functions) == asked(tmp_path / "q.db", functions)
 
 
+def test_units_of_several_runs_keep_their_functions(build: Build, tmp_path: Path, kept: Path) -> None:
+    """Each run meets functions that the runs before have not met, and maps the program elsewhere."""
+    program = str(build("tasks.c", level="-O1"))
+    for number, how in enumerate(("plain", "clone3", "vfork", "plain", "shared")):
+        path = tmp_path / f"{number}.db"
+        run([*memopt_command(), "profile", "--exact", "-o", str(path), "--", program, how], PATIENCE)
+        names = {row["name"] for row in asked(path, """SELECT f.name FROM context c JOIN function f
+            ON f.id = c.function WHERE c.entries > 0""")}
+        wanted = {"main", "work", *(["await"] if how not in ("plain", "vfork") else [])}
+        assert wanted <= names, how
+
+
 def test_a_program_that_is_built_anew_is_copied_anew(build: Build, tmp_path: Path, kept: Path) -> None:
     program = tmp_path / "program"
     rounds = []
