@@ -9,7 +9,8 @@ CC ?= gcc
 DEMO_SIZE ?= 2048
 JOBS ?= $(shell nproc)
 DEMO := $(BUILD)/demo/dgemm
-SIDE_BY_SIDE := $(patsubst %,tests/live/test_%.py,children merge paths recording survey values watching)
+SIDE_BY_SIDE := $(patsubst %,tests/live/test_%.py,children merge paths recorded_calls recorded_threads recording \
+	shared_copies survey values watching)
 
 .PHONY: demo check test test-long lint bench headline suite clean
 .DELETE_ON_ERROR:
