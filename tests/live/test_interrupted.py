@@ -119,15 +119,16 @@ def test_taken_out_under_somebody_who_comes_back(alone: Told, right: str) -> Non
 
 @pytest.mark.parametrize("mode", some(["leave", "deeper"], 1))
 def test_left_for_good(interrupted: Path, right: str, tmp_path: Path, mode: str) -> None:
-    """The lock is given back, and the version runs again."""
-    with Told(interrupted, tmp_path, "--verbose", arguments=(SIZE, mode)) as told:
+    """An entry with the stack pointer of the one that was left takes the version over, or memopt frees its lock."""
+    with Told(interrupted, tmp_path, arguments=(SIZE, mode)) as told:
         told.await_replaced()
         told.await_idle()
-        version = interrupt_in_the_middle(told.pid, lambda: None)
-        before = runs(told.pid, version)
-        await_that(lambda: runs(told.pid, version) > before + 2, lambda: "further runs")
+        version, = find_installed(told.pid)
+        for _ in range(5):
+            os.kill(told.pid, signal.SIGUSR2)
+            before = runs(told.pid, version)
+            await_that(lambda before=before: runs(told.pid, version) > before + 2, lambda: "further runs")
         assert told.finish() == (EXIT_CODE, right)
-        assert re.search(r"unlock: \d", told.stderr), told.stderr
 
 
 def test_a_suspended_holder_keeps_the_lock(interrupted: Path, right: str, tmp_path: Path) -> None:
