@@ -30,6 +30,7 @@ _LOW = 1 << 31  # addresses below fit an immediate operand of 4 bytes
 # e8: call rel32. ff /4: jmp through a register or memory; one through a fixed place of memory (rip-relative) is a jump
 # to a function.
 _CALL = re.compile(rb"\xe8(?=(....))", re.DOTALL)
+_LEA = re.compile(rb"\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?=(....))", re.DOTALL)
 _INDIRECT_JUMP = re.compile(rb"\xff[\x20-\x24\x26\x27\x60-\x67\xa0-\xa7\xe0-\xe7]")
 
 
@@ -102,14 +103,8 @@ def _themselves(targets: Collection[int], text: Part, data: Sequence[Part], base
 
 def _named_by_lea(text: Part) -> list[tuple[int, int]]:
     """``(place, address)`` of all bytes that read as ``lea r, [rip + ...]``."""
-    import numpy
-
-    code = numpy.frombuffer(text.content, numpy.uint8)
-    if len(code) < 6:
-        return []
-    places = numpy.flatnonzero((code[:-5] == 0x8D) & (code[1:-4] & 0xC7 == 0x05))
-    return [(text.start + at, text.start + at + 6 + struct.unpack_from("<i", text.content, at + 2)[0])
-            for at in map(int, places)]
+    return [(text.start + at.start(), text.start + at.start() + 6 + int.from_bytes(at[1], "little", signed=True))
+            for at in _LEA.finditer(text.content)]
 
 
 def _immediates(text: Part, parts: Sequence[Part]) -> list[int]:

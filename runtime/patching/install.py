@@ -159,7 +159,7 @@ def install(tracee: Tracee, patch: Patch, cache: CodeCache, timeout_s: float = 1
     are sleeping threads, which cannot be moved, or too much memory to search), BLOCKED (no such moment),
     PROTECTED_MAPPING.
     """
-    contexts.get_ready()
+    contexts.get_ready(tracee.pid)
 
     def free() -> bool:
         check()

@@ -22,6 +22,7 @@ called (SA_RESETHAND). So the stacks of the threads are searched even then, and 
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Container, Iterator, Sequence
 
 from memopt.ir.reasons import Reason, Rejected
@@ -159,8 +160,6 @@ def _in_use(pid: int, mapping: Mapping) -> Sequence[tuple[int, int]]:
 def words_between(memory: Memory, start: int, end: int, low: int, high: int) -> Iterator[tuple[int, int]]:
     """Address and value of each aligned word in the memory ``[start, end)`` that is in ``[low, high)``; unreadable
     pages have none."""
-    import numpy
-
     buffer = bytearray(_CHUNK)
     for piece in range(start, end, _CHUNK):
         view = memoryview(buffer)[:min(_CHUNK, end - piece) // _WORD * _WORD]
@@ -173,11 +172,23 @@ def words_between(memory: Memory, start: int, end: int, low: int, high: int) -> 
                 for page in range(piece, piece + len(view), PAGE):
                     yield from words_between(memory, page, min(page + PAGE, end), low, high)
             continue
-        values = numpy.frombuffer(view, numpy.uint64)
-        for index in numpy.flatnonzero(values - numpy.uint64(low) < numpy.uint64(high - low)):
-            yield piece + _WORD * int(index), int(values[index])
+        for index, value in _between(view, low, high):
+            yield piece + _WORD * index, value
 
 
-def get_ready() -> None:
-    """Import what a search needs. It takes a tenth of a second, in which the program should not stand still."""
-    import numpy  # noqa: F401
+def _between(view: memoryview, low: int, high: int) -> Iterator[tuple[int, int]]:
+    """Index and value of each word of ``view`` in ``[low, high)``."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        yield from ((index, value) for index, value in enumerate(view.cast("Q")) if low <= value < high)
+        return
+    values = numpy.frombuffer(view, numpy.uint64)
+    for index in numpy.flatnonzero(values - numpy.uint64(low) < numpy.uint64(high - low)):
+        yield int(index), int(values[index])
+
+
+def get_ready(pid: int) -> None:
+    """Import what a search of all memory needs, if there may be one. It takes a tenth of a second, in which the program
+    should not stand still; to search the stacks alone takes about a millisecond without it."""
+    if interrupted_by_handlers(pid):
+        import numpy  # noqa: F401

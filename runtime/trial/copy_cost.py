@@ -9,7 +9,7 @@ In: a process id, and the share of its time that may be gained from. Out: ``Copy
 out that the program hardly uses its memory.
 
 The rule: how long the program has run is the best guess of how long it goes on. New code may save half of the hot
-share of that. All copies together may cost an eighth of it, as many lead to nothing, and ``FREE_SECONDS``.
+share of that. All copies together may cost a quarter of that, as many lead to nothing, and ``FREE_SECONDS``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from runtime.target.memory import PAGE
 from runtime.target.proc import running_seconds
 from runtime.target.tracee import field_of, status_field
 
-FREE_SECONDS = 0.06
-COPIES_SHARE, SAVED_SHARE = 0.125, 0.5
+FREE_SECONDS = 0.08
+COPIES_SHARE, SAVED_SHARE = 0.25, 0.5
 
 _USED_S = 1.0  # about as long as a copy lives
 _ASKING = 20  # at most one part of the time in so many is spent on asking

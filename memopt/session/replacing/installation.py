@@ -39,7 +39,7 @@ def install(process: Process, compiled: CompiledRegion, cache: CodeCache, displa
         check_process(process.pid)
         check_handler(tracee, cache.placement.scratch)
 
-    contexts.get_ready()
+    contexts.get_ready(process.pid)
     with process.timer.stage("install"):
         region = compiled.region
         cache.clear_statistics()

@@ -72,7 +72,7 @@ def free_lock(process: Process, version: Installed) -> bool:
     from runtime.target.contexts import get_ready
     from runtime.target.ptrace import TargetEnded
 
-    get_ready()
+    get_ready(process.pid)
     with suppress(Rejected, TargetEnded), process.stopped() as tracee:
         return give_back(tracee, version.cache.placement)
     return False
