@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from statistics import median
 
-from memopt.ir.code import FRAME_LIMIT, STATISTICS_RUNS, CompiledRegion, Placement
+from memopt.ir.code import FRAME_CHUNK, FRAME_LIMIT, STATISTICS_RUNS, CompiledRegion, Placement
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Footprint, Region
 from memopt.ir.scop import TRIPS
@@ -288,7 +288,8 @@ def run_version(shadow: Shadow, compiled: CompiledRegion, iterations: int) -> fl
     """Enter the version at its guard and let it run ``iterations``, up to the displaced copy of the header; processor
     seconds. Raises ``Rejected(GUARD_FAILED)``, ``ShadowStopped``."""
     placement = compiled.placement
-    shadow.write(placement.frame + FRAME_LIMIT, iterations.to_bytes(8, "little"))
+    for word in (FRAME_LIMIT, FRAME_CHUNK):  # a frame that was only mapped is empty
+        shadow.write(placement.frame + word, iterations.to_bytes(8, "little"))
     before = _runs(shadow, placement.statistics)
     shadow.set_registers(replace(shadow.registers(), rip=compiled.entry))
     elapsed = shadow.run_to(placement.code, REACH_SECONDS)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
 
-from memopt.ir.code import CompiledRegion
+from memopt.ir.code import FRAME_CHUNK, FRAME_LIMIT, CompiledRegion, Placement
 from memopt.ir.linear import Linear
 from memopt.ir.region import Footprint, Interval, Region
 from memopt.ir.scop import TRIPS, Access, Array, Dimension, ElementType, Read, Scop, Statement
@@ -233,3 +234,26 @@ def test_entries_with_other_values_are_passed_over(monkeypatch: pytest.MonkeyPat
     found = further(cast(Shadow, loop), cast(CompiledRegion, loop), loop.run, start, 1.0, lambda _shadow: None, (77,))
     assert found == replace(start, alone=True)
     assert loop.entries < 0
+
+
+def test_a_version_may_run_its_slice_in_a_frame_that_was_only_mapped() -> None:
+    """There all words are zero: a limit and a chunk of no iterations would keep every version out."""
+    written: dict[int, bytes] = {}
+
+    class Copy:
+        def __getattr__(self, name: str) -> object:
+            return {"write": written.__setitem__, "read": lambda *_: bytes(8)}.get(name, lambda *_: _Registers())
+
+    class _Registers:
+        pass
+
+    compiled = Compiled(Placement(0x1000, 0x1000, 0x3000, 0x1000, 0x2000, 0, 0))
+    with suppress(Exception):
+        timing.run_version(cast(Shadow, Copy()), cast(CompiledRegion, compiled), 7)
+    assert written == {0x3000 + word: (7).to_bytes(8, "little") for word in (FRAME_LIMIT, FRAME_CHUNK)}
+
+
+@dataclass
+class Compiled:
+    placement: Placement
+    entry: int = 0x1100
