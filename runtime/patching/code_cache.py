@@ -218,7 +218,6 @@ class CodeCache:
         placement = Placement(code, code_size, statistics + STATISTICS_SIZE, frame_size, statistics, 0, 0)
         cache = cls(placement, _map_in_target(tracee, placement, place))
         try:
-            cache._confirm(tracee)
             for word in (FRAME_LIMIT, FRAME_CHUNK):
                 tracee.memory.write(placement.frame + word, NO_LIMIT.to_bytes(8, "little"))
             if scratch_size:
