@@ -11,6 +11,7 @@ from tests.support.waiting import PATIENCE
 
 
 @pytest.mark.parametrize(("compiler", "level"), some_rows([("gcc", "-O1"), ("gcc", "-O2"), ("clang", "-O2")], 1))
+@pytest.mark.long
 def test_loops_that_exchange_buffers(build: Build, compiler: str, level: str) -> None:
     """With even and odd numbers of steps: whole rounds are the version's, the rest is the original's."""
     command = (str(build("buffers.c", compiler=compiler, level=level)), "151", "4000")

@@ -33,6 +33,7 @@ def test_a_function_that_copies_in_another_library_is_not_taken_for_the_c_librar
 @pytest.mark.parametrize(("function", "bad"), some_rows([
     ("exp(-0.125*(x))", -1), ("exp(-0.125*(x))", REPETITIONS - 10), ("log(x)", REPETITIONS - 10),
     ("pow(x,0.3)", 0)], 1))
+@pytest.mark.long
 def test_a_nest_with_mathematical_functions_is_replaced(build: Build, function: str, bad: int) -> None:
     """exp(1250) is too large, log(-1e4) is no number: both set errno, each to its own number."""
     program = build("functions.c", f"-DFUNCTION(x)={function}", "-fno-builtin", "-Wl,--no-as-needed", "-lm")

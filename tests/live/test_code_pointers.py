@@ -115,6 +115,7 @@ def test_every_target_of_a_compiled_table_is_named(tmp_path: Path, compiler: str
     ("clang", "-O2 -s -fno-asynchronous-unwind-tables"), ("clang", "-O2 -DLABELS"), ("clang", "-O2 -DDISTANCES"),
     ("clang", "-O2 -s -fno-asynchronous-unwind-tables -DLABELS"), ("gcc", "-O2 -DLABELS"), ("gcc", "-O1"),
 ], 2))
+@pytest.mark.long
 def test_a_loop_that_is_entered_in_its_middle(tmp_path: Path, compiler: str, flags: str) -> None:
     """The way in leads to the second instruction of the outer loop. A loop is replaced, at a place that is no way in,
     or the report says why none is."""

@@ -131,6 +131,7 @@ def test_left_for_good(interrupted: Path, right: str, tmp_path: Path, mode: str)
         assert told.finish() == (EXIT_CODE, right)
 
 
+@pytest.mark.long
 def test_a_suspended_holder_keeps_the_lock(interrupted: Path, right: str, tmp_path: Path) -> None:
     """The other task runs the original meanwhile, however long memopt waits."""
     with Told(interrupted, tmp_path, "--verbose", arguments=(SIZE, "suspend")) as told:

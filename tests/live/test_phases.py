@@ -22,6 +22,7 @@ def test_each_nest_of_a_loop_is_replaced(build: Build, compiler: str) -> None:
     assert len(replaced) >= 3, trial.stderr
 
 
+@pytest.mark.long
 def test_a_nest_that_loses_does_not_stand_for_the_others(build: Build) -> None:
     command = (str(build("phases.c", "-fno-tree-vectorize")), "501", "4000")
     native, trial = run(command, PATIENCE), run_under_memopt(command, PATIENCE)
@@ -31,6 +32,7 @@ def test_a_nest_that_loses_does_not_stand_for_the_others(build: Build) -> None:
     assert sum(x["share"] for x in trial.report["loops"]) <= 1.001, trial.stderr
 
 
+@pytest.mark.long
 def test_a_loop_that_never_comes_again_holds_nothing_up(build: Build) -> None:
     """The data is set up in the hot loop that is seen first; when it is looked at, the program has left it."""
     program = str(build("set_up.c"))

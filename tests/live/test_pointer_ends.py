@@ -48,6 +48,7 @@ def lifted_regions(execution: Execution) -> int:
     return execution.stderr.count("\nregion 0x")
 
 
+@pytest.mark.long
 def test_sizes_that_never_come_again_are_tried_twice(build: Build) -> None:
     command = (str(build("new_sizes.c")), "new", "60")
     native, trial = run(command, PATIENCE), run_under_memopt(command, PATIENCE, ("--print-after", "lift"))
@@ -57,6 +58,7 @@ def test_sizes_that_never_come_again_are_tried_twice(build: Build) -> None:
     assert "ever-new-sizes" in {x["reason"] for x in trial.report["loops"]}, trial.stderr
 
 
+@pytest.mark.long
 def test_a_few_sizes_in_turn_are_not_taken_for_new_ones(build: Build) -> None:
     """How many of the five get a version depends on where copies of the program stop; the first one does."""
     command = (str(build("new_sizes.c")), "few", "60")

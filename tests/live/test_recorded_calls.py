@@ -110,6 +110,7 @@ _CHANGES = ("mprotect", "threads", "handler", "file", "advice", "moved", "child"
 
 
 @pytest.mark.parametrize(("how", "mode"), some_rows([(how, mode) for mode in _MODES for how in _CHANGES], 6))
+@pytest.mark.long
 def test_code_that_the_program_changes(build: Build, tmp_path: Path, how: str, mode: str) -> None:
     path = tmp_path / "p.db"
     done = same((str(build("text_changes.c", "-pthread", "-Wno-stringop-overflow", level="-O1")), how), path, mode)

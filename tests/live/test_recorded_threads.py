@@ -27,6 +27,7 @@ def test_each_thread_is_recorded(build: Build, tmp_path: Path, how: str, count: 
 
 
 @pytest.mark.parametrize("how", some(["--dependences", "--values", "--paths", "--memory"], 1))
+@pytest.mark.long
 def test_traces_of_threads_one_after_the_other(build: Build, tmp_path: Path, how: str) -> None:
     path, command = tmp_path / "p.db", (str(build("numbers_again.c", "-pthread", level="-O1")), "threads", "150")
     done = run([*memopt_command(), "profile", how, "-o", str(path), "--", *command], PATIENCE)

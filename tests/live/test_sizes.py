@@ -14,6 +14,7 @@ from tests.support.waiting import PATIENCE
     ("triangles", "update", "100", 100_000),
     ("strides", "product", "150", 2000),
 ], 1))
+@pytest.mark.long
 def test_other_sizes_at_every_call(build: Build, what: str, function: str, repetitions: str, least: int) -> None:
     """What is faster is not asked here: short triangles take microseconds, and other tests share the processors."""
     command = (str(build("sizes.c")), what, repetitions)
