@@ -206,6 +206,11 @@ FAULTS: tuple[Fault, ...] = (
     Fault("the order of stores says nothing", "memopt.ir.region",
           "return len({s.write.array for s in stores} | cells) > 1 or any(", "return any(",
           f"{_UNIT}/memopt/ir/test_region.py::test_a_nest_whose_order_of_stores_may_say_something"),
+    Fault("calls are made in a confined program", "runtime.target.remote_calls", "    check_callable(tracee)\n", "",
+          "tests/live/test_confined.py::test_no_call_is_made_in_it"),
+    Fault("a store on a condition is always made", "memopt.lifting.execution.if_conversion",
+          'return replace(item, value=Node("when", (truth, value), value.width))', "return item",
+          f"{_UNIT}/memopt/lifting/execution/test_if_conversion.py::test_a_store_that_is_passed_over_stays_one"),
     # lifting
     Fault("no guard for what was specialised", "memopt.lifting.scop.region_builder",
           'evidence.guards.append(Relation(linear - value, True, "specialised"))', "pass", _LOOPS),
