@@ -331,7 +331,7 @@ class _Reference:
 
 
 def _judged(compiled: CompiledRegion, work: Work, original: Times, version: Times) -> Measurement | Rejected:
-    """The measurement, or why the version is refused: NOT_FASTER, GUARD_FAILED.
+    """The measurement, or why the version is refused: NOT_FASTER, GUARD_FAILED, SHADOW_INCONCLUSIVE.
 
     A version with a rollback copies, at every entry, all that it is going to write, which may be as much for a part of
     the iterations as for all of them. So it is compared as if it had run whole entries: it has surely lost if a part of
@@ -343,7 +343,9 @@ def _judged(compiled: CompiledRegion, work: Work, original: Times, version: Time
         if original.seconds < (TELLING_SECONDS if original.entries > 1 else STEADY_SECONDS):
             if original.alone:  # GUARD_FAILED asks for a version that is for more values
                 return Rejected(Reason.GUARD_FAILED, "in a trial copy, at other entries")
-            return Rejected(Reason.NOT_FASTER, f"{original.run} iterations take too little to be measured")
+            # A single entry may be the last part of one that takes long: another copy may show more.
+            reason = Reason.NOT_FASTER if original.entries > 1 else Reason.SHADOW_INCONCLUSIVE
+            return Rejected(reason, f"{original.run} iterations take too little to be measured")
         amount = version.amount if compiled.region.rollback is None else version.entries * work.values[TRIPS]
         gain = amount * measured.original / version.seconds
         if gain < least:

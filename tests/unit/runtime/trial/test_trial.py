@@ -167,9 +167,21 @@ def test_a_version_that_copies_first_must_beat_the_whole_entry(version: float, e
     assert judged(Times(1e-2, 100, 100), Times(version, 50, 70, entries), (object(),)) == refusal
 
 
+@pytest.mark.parametrize(("entries", "reason"), [(1, Reason.SHADOW_INCONCLUSIVE), (2, Reason.NOT_FASTER)])
+def test_the_short_rest_of_an_entry_says_nothing_and_another_copy_is_tried(entries: int, reason: Reason) -> None:
+    found = verdict(Times(1e-6, 100, 100, entries), Times(1e-7, 100, 100, entries), None)
+    assert isinstance(found, Rejected)
+    assert found.reason is reason
+
+
 def judged(original: Times, version: Times, retried: tuple[object, ...] | None,
            parts: tuple[object, ...] = (SimpleNamespace(trial_iterations=20),)) -> str | None:
-    compiled = SimpleNamespace(region=SimpleNamespace(rollback=retried), plan=SimpleNamespace(parts=parts))
-    found = trial._judged(cast(CompiledRegion, compiled), cast(Work, SimpleNamespace(even=True, values={TRIPS: 400})),
-                          original, version)
+    found = verdict(original, version, retried, parts)
     return found.detail if isinstance(found, Rejected) else None
+
+
+def verdict(original: Times, version: Times, retried: tuple[object, ...] | None,
+            parts: tuple[object, ...] = (SimpleNamespace(trial_iterations=20),)) -> trial.Measurement | Rejected:
+    compiled = SimpleNamespace(region=SimpleNamespace(rollback=retried), plan=SimpleNamespace(parts=parts))
+    return trial._judged(cast(CompiledRegion, compiled), cast(Work, SimpleNamespace(even=True, values={TRIPS: 400})),
+                         original, version)
