@@ -81,7 +81,7 @@ def interrupt_in_the_middle(pid: int, resume: Callable[[], None]) -> Installed:
     return version
 
 
-@pytest.fixture(params=some(["suspend", "large", "nested"], 2))
+@pytest.fixture(params=some(["suspend", "large", "nested"], 1))
 def alone(request: pytest.FixtureRequest, interrupted: Path, tmp_path: Path) -> Iterator[Told]:
     with Told(interrupted, tmp_path, command=ALONE, arguments=(SIZE, request.param)) as told:
         yield told

@@ -46,6 +46,7 @@ def compressor(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "compress", folder / "whole.db"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", some([(), ("--rehook", "5000000"), ("--unhook", "200", "--rehook", "500000")], 1))
 def test_windows_find_what_is_hot(compressor: tuple[Path, Path], tmp_path: Path, options: tuple[str, ...]) -> None:
     (program, whole), parts = compressor, tmp_path / "parts.db"

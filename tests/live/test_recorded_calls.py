@@ -38,7 +38,7 @@ def entries(path: Path, function: str) -> int:
 _CONFINED = ("filter", "strict", "all-but-one", "poll", "prctl", "error", "trap", "thread")
 
 
-@pytest.mark.parametrize(("how", "mode"), some_rows([(how, mode) for mode in _MODES for how in _CONFINED], 5))
+@pytest.mark.parametrize(("how", "mode"), some_rows([(how, mode) for mode in _MODES for how in _CONFINED], 3))
 def test_a_program_that_confines_itself(build: Build, tmp_path: Path, how: str, mode: str) -> None:
     path = tmp_path / "p.db"
     done = same((str(build("confined.c", "-pthread", level="-O1")), how), path, mode)
@@ -67,7 +67,7 @@ def test_a_program_that_is_confined_before_it_begins(build: Build, tmp_path: Pat
 # -- tasks -------------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("how", "mode"), some_rows(
-    [(how, mode) for mode in _MODES for how in ("untraced", "untraced3", "untraced-fork", "attach")], 4))
+    [(how, mode) for mode in _MODES for how in ("untraced", "untraced3", "untraced-fork", "attach")], 2))
 def test_tasks_that_nobody_may_trace(build: Build, tmp_path: Path, how: str, mode: str) -> None:
     path = tmp_path / "p.db"
     done = same((str(build("tasks.c", level="-O1")), how), path, mode)

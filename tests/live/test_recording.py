@@ -178,7 +178,7 @@ def test_the_parts_of_the_tree_add_up(build: Build, tmp_path: Path) -> None:
     ("/usr/bin/perl", "-e", "my %h; $h{$_ % 97} += $_ for 1 .. 9999; print join ',', map { $h{$_} } sort keys %h"),
     ("/bin/bash", "-c", "for i in 1 2 3; do echo $i | tr 1-3 a-c; done; exit 7"),
     ("/bin/ls", "/no such folder"),
-], 2))
+], 1))
 def test_programs_of_a_distribution(tmp_path: Path, command: tuple[str, ...]) -> None:
     need(command[0])
     native = run(command, PATIENCE)
@@ -331,7 +331,7 @@ def text_end(program: Path) -> int:
         return max(s.address + s.file_size for s in image.segments if s.kind == PT_LOAD and s.flags & PF_X)
 
 
-@pytest.mark.parametrize("left", [0, 40, 200])
+@pytest.mark.parametrize("left", some([0, 40, 200], 1))
 def test_a_static_program_whose_text_fills_its_last_page(build: Build, tmp_path: Path, left: int) -> None:
     """There is no room behind it for the code that makes system calls for memopt."""
     def padded(size: int) -> Path:

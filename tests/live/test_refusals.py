@@ -11,6 +11,7 @@ import pytest
 from bench.measure.execution import run, run_under_memopt
 from memopt.ir.reasons import Reason
 from tests.conftest import Build
+from tests.support.effort import some, some_rows
 from tests.support.tools import need
 from tests.support.waiting import PATIENCE
 
@@ -36,9 +37,9 @@ def _report(command: tuple[str, ...]) -> tuple[str, str | None]:
     ("two_threads.c", ("1600",), Reason.THREADS),
     ("sigsegv_handler.c", (SIZE,), Reason.SIGSEGV_HANDLER),
     ("mapped_arrays.c", ("shared", SIZE), Reason.SHARED_MAPPING),
-    ("mapped_arrays.c", ("file", SIZE), Reason.SHARED_MAPPING),
+    pytest.param("mapped_arrays.c", ("file", SIZE), Reason.SHARED_MAPPING, marks=pytest.mark.long),
     ("mapped_arrays.c", ("twice", SIZE), Reason.DOUBLE_MAPPING),
-    ("mapped_arrays.c", ("beside", SIZE), Reason.DOUBLE_MAPPING),
+    pytest.param("mapped_arrays.c", ("beside", SIZE), Reason.DOUBLE_MAPPING, marks=pytest.mark.long),
     ("call_in_nest.c", ("700",), Reason.CALL),
     ("index_array.c", (SIZE,), Reason.DATA_DEPENDENT_ADDRESS),
 ])
@@ -47,17 +48,17 @@ def test_refused_by_name_and_left_running(build: Build, source: str, arguments: 
     assert _report((str(build(source)), *arguments)) == ("kept", reason.value)
 
 
-@pytest.mark.parametrize("arguments", [("a", SIZE), ("a", SIZE, "7"), ("b", SIZE)])
+@pytest.mark.parametrize("arguments", some([("a", SIZE), ("a", SIZE, "7"), ("b", SIZE)], 1))
 def test_arrays_that_overlap_keep_their_results(build: Build, arguments: tuple[str, ...]) -> None:
     """Their dependences are known like all others, so they need not be kept."""
     _report((str(build("overlap.c")), *arguments))  # compares with a native run
 
 
-@pytest.mark.parametrize(("source", "arguments"), [
-    ("gemm_ijk.c", (SIZE,)),
+@pytest.mark.parametrize(("source", "arguments"), some_rows([
     ("mapped_arrays.c", ("private", SIZE)),
+    ("gemm_ijk.c", (SIZE,)),
     ("overlap.c", ("a", SIZE, str(int(SIZE) ** 2))),
-])
+], 1))
 def test_the_same_product_without_the_hazard_is_replaced(build: Build, source: str, arguments: tuple[str, ...]) -> None:
     assert _report((str(build(source)), *arguments)) == ("replaced", None)
 
@@ -70,6 +71,7 @@ def test_the_handler_of_the_fortran_library_is_known(build: Build) -> None:
     assert trial.replaced, trial.stderr
 
 
+@pytest.mark.long
 def test_a_handler_of_the_program_beside_a_known_library(build: Build) -> None:
     need("gfortran")
     program = str(build("sigsegv_handler.c", "-Wl,--no-as-needed", "-l:libgfortran.so.5"))

@@ -23,6 +23,7 @@ def outcome(command: tuple[str, ...]) -> tuple[str, str | None]:
     return hottest["outcome"], hottest["reason"]
 
 
+@pytest.mark.long
 def test_what_loses_in_service_is_taken_out(build: Build) -> None:
     """After the trial the nest is only entered for three rows at a time: the way in and out costs more."""
     assert outcome((str(build("shrinking.c")), "3000", "8000000")) == ("kept", Reason.NOT_FASTER.value)

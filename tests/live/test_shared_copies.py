@@ -86,7 +86,7 @@ def test_a_program_that_is_built_anew_is_copied_anew(build: Build, tmp_path: Pat
     assert int(str(rounds[0]["instructions"])) > int(str(rounds[1]["instructions"])) > 1000
 
 
-@pytest.mark.parametrize("how", some(["open to others", "torn", "a link", "another user's", "no place"], 2))
+@pytest.mark.parametrize("how", some(["open to others", "torn", "a link", "another user's", "no place"], 1))
 def test_what_is_kept_is_read_only_if_nobody_else_can_have_written_it(build: Build, tmp_path: Path, kept: Path,
                                                                      how: str) -> None:
     command = (str(build("tasks.c", level="-O1")), "plain")

@@ -15,6 +15,7 @@ from tests.support.profiles import asked, record
 from tests.support.waiting import PATIENCE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("size", "tile", "again"), some_rows([(120, 0, 15000), (128, 16, 12000)], 1))
 def test_derived_working_sets_are_those_of_the_trace(tmp_path: Path, size: int, tile: int, again: int) -> None:
     same, differ = compared(tmp_path, size, tile, again)

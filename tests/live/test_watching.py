@@ -81,6 +81,7 @@ def test_a_loop_that_is_entered_behind_its_header(build: Build, tmp_path: Path) 
         ("R", 499), ("R", 500), ("R", 999), ("R", 1000), ("W", 1000), ("W", 1000)]
 
 
+@pytest.mark.long
 def test_what_is_called_through_others_that_are_not_told(build: Build, tmp_path: Path) -> None:
     """Each sum reads what the same round has filled, when the loop that has filled it is over."""
     program = str(build("watched_through.c"))
@@ -146,6 +147,7 @@ def test_dependences_alone(build: Build, tmp_path: Path) -> None:
     assert "KiB" not in said
 
 
+@pytest.mark.long
 def test_traces_that_memopt_may_not_see_are_copied(build: Build, tmp_path: Path) -> None:
     """Where files may not become as long as all traces together, no memory can be shared."""
     program, found = str(build("watched_dependences.c", level="-O1")), []

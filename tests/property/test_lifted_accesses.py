@@ -37,7 +37,7 @@ def test_a_lifted_product_is_what_the_process_does(
 
 
 @pytest.mark.parametrize("level", some(["-O2", "-O1"], 1))
-@pytest.mark.parametrize("mode", some(["read-only", "rows", "freed", "loads", "integers", "ways", "bytes"], 4))
+@pytest.mark.parametrize("mode", some(["read-only", "rows", "freed", "loads", "integers", "ways", "bytes"], 2))
 def test_what_a_branch_passes_over_is_not_accessed(build: Build, mode: str, level: str) -> None:
     check([str(build("passed_over.c", "-DN=16", level=level)), mode, "once"], 3)
 

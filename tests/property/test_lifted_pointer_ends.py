@@ -36,7 +36,7 @@ BUILDS = [(c, o, n, r, fixed) for c, o in (("gcc", "-O2"), ("gcc", "-O1"), ("gcc
           if (n, r, fixed) not in OTHERWISE.get((c, o), ())]
 
 
-@pytest.mark.parametrize(("compiler", "level", "nest", "real", "fixed"), some_rows(BUILDS, 16, most=64))
+@pytest.mark.parametrize(("compiler", "level", "nest", "real", "fixed"), some_rows(BUILDS, 8, most=64))
 def test_a_lifted_nest_is_what_the_process_does(
     build: Build, compiler: str, level: str, nest: str, real: str, fixed: bool
 ) -> None:

@@ -24,7 +24,7 @@ LIFTED = {
 
 
 @pytest.mark.parametrize(("compiler", "level", "nest"), some_rows(
-    ((*b, n) for b, nests in LIFTED.items() for n in nests), 13))
+    ((*b, n) for b, nests in LIFTED.items() for n in nests), 7))
 @pytest.mark.parametrize("skip", some([0, 4], 1))
 def test_a_lifted_triangle_is_what_the_process_does(
     build: Build, compiler: str, level: str, nest: str, skip: int

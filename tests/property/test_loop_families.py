@@ -22,7 +22,7 @@ SCALARS = (0x3FF8000000000000,) * 4
 
 
 @pytest.mark.parametrize("isa", host_isas())
-@pytest.mark.parametrize("name", some(_LARGE, 8))
+@pytest.mark.parametrize("name", some(_LARGE, 4))
 def test_plans_of_large_nests_run_on_small_ones(name: str, isa: Isa) -> None:
     context = Context(ZEN5 if isa is Isa.AVX512 else HASWELL, isa, trips=2000)
     try:

@@ -9,6 +9,7 @@ from memopt.elf.image import Image
 from memopt.elf.lines import source_line, source_lines
 from memopt.elf.symbols import Symbols
 from tests.conftest import Build
+from tests.support.effort import some_rows
 
 
 def _span(program: Path, name: str) -> range:
@@ -16,9 +17,9 @@ def _span(program: Path, name: str) -> range:
         return next(range(f.start, f.end) for f in Symbols(image).functions if f.name == name)
 
 
-@pytest.mark.parametrize(("compiler", "flags"), [
+@pytest.mark.parametrize(("compiler", "flags"), some_rows([
     ("gcc", ("-g",)), ("gcc", ("-gdwarf-4",)), ("clang", ("-g",)), ("gcc", ("-g", "-static")),
-])
+], 2))
 def test_every_address_of_a_function_has_a_line_of_it(build: Build, compiler: str, flags: tuple[str, ...]) -> None:
     program = build("gemm_ijk.c", *flags, compiler=compiler)
     source = (KERNELS / "gemm_ijk.c").read_text().splitlines()

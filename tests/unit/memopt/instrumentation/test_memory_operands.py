@@ -15,6 +15,7 @@ from memopt.ir.reasons import Rejected
 from memopt.x86.decoder import decode
 from memopt.x86.semantics import lift_block
 from tests.support.binaries import assemble
+from tests.support.effort import some
 
 _ELSEWHERE = ("push", "pop", "leave", "lea", "nop")
 
@@ -59,7 +60,7 @@ def test_strings() -> None:
     assert of("repne scasb") == (Access(1, True, False, "rdi", repeated=True),)
 
 
-@pytest.mark.parametrize("library", ["libc.so.6", "libm.so.6"])
+@pytest.mark.parametrize("library", some(["libm.so.6", "libc.so.6"], 1))
 def test_all_forms_in_a_library(library: str) -> None:
     """Bytes read and written by each form that occurs, whatever its numbers."""
     path = Path("/lib/x86_64-linux-gnu", library)

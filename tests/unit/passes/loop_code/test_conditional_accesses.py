@@ -65,7 +65,7 @@ CASES = [(isa, element, name, number) for isa in host_isas() for element in Elem
          for number in range(len(LEAVES))]
 
 
-@pytest.mark.parametrize(("isa", "element", "name", "number"), some_rows(CASES, 60, most=180))
+@pytest.mark.parametrize(("isa", "element", "name", "number"), some_rows(CASES, 30, most=180))
 def test_what_is_passed_over_is_not_touched(isa: Isa, element: ElementType, name: str, number: int) -> None:
     made = nest(NESTS[name], element)
     plan = LoopPlan(isa, made.scop.statements, (LEAVES[number],))

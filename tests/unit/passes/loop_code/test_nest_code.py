@@ -172,6 +172,7 @@ def test_values_of_earlier_steps_stay_in_registers(text: str, leaves: tuple[Leaf
             check(nest, plan(nest, isa, leaf), {"H": trips}, seed=trips, specials=trips == 17)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("isa", some(ISAS, 1))
 def test_short_sequences_run_whole_in_each_step(isa: Isa) -> None:
     """A 3 x 3 mask, counted from 0 and from the outer counters."""

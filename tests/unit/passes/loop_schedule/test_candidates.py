@@ -21,6 +21,7 @@ from passes.loop_schedule.candidates import loop_plans
 from passes.loop_schedule.leaf_options import STRIP
 from passes.loop_schedule.rebasing import rebase
 from tests.support.affine_nests import nests
+from tests.support.effort import some
 from tests.support.loop_runs import fitted, run_plan, run_scop
 from tests.support.machines import HASWELL, ZEN5
 from tests.support.nests import region as nest_region
@@ -35,7 +36,7 @@ def _plans(name: str, isa: Isa = Isa.AVX512) -> list[LoopPlan]:
     return list(islice(loop_plans(_LARGE[name].scop, context), 3))
 
 
-@pytest.mark.parametrize("name", list(_LARGE))
+@pytest.mark.parametrize("name", some(_LARGE, 12))
 def test_every_family_has_a_legal_plan(name: str) -> None:
     for isa in (Isa.AVX512, Isa.AVX2):
         made = _plans(name, isa)
@@ -45,7 +46,7 @@ def test_every_family_has_a_legal_plan(name: str) -> None:
             assert each.summary.endswith(isa.value)
 
 
-@pytest.mark.parametrize("name", list(_SMALL))
+@pytest.mark.parametrize("name", some(_SMALL, 12))
 def test_a_plan_performs_the_same_operations(name: str) -> None:
     """The plan made for the large nest, run on a small one of the same shape."""
     small = _SMALL[name].scop

@@ -193,7 +193,7 @@ def test_many_places_that_leave_their_strips_in_one_run(grain: int, size: int) -
     assert sum(d.count for d in found) == (sites + 1) * places  # as many as if no word had been cut
 
 
-@pytest.mark.parametrize("sites", [750, 850, 900])
+@pytest.mark.parametrize("sites", some([750, 850, 900], 1))
 def test_a_run_that_there_must_be_more_room_for_goes_on_where_it_was(sites: int) -> None:
     """The run of each context finds dependences: the table is too small in an iteration of one of them, the first one
     but where there are 900 sites."""
