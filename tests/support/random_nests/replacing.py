@@ -79,6 +79,11 @@ class Here:
     def __init__(self, tracee: Tracee) -> None:
         self.tracee, self.pid, self.zombie = tracee, tracee.pid, 0
 
+    @property
+    def origin(self) -> tuple[Mapping, ...]:
+        """Copies that look ahead are real ones, of the program as it stands."""
+        return self.maps()
+
     def run_to(self, address: int, timeout_s: float, hits: int = 1) -> float:
         assert self.tracee.registers().rip == address
         return 0.0
