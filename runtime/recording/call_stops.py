@@ -11,26 +11,37 @@ memopt makes the call in the stop, and answers nobody meanwhile.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 
+from memopt.ir.reasons import Rejected
+from runtime.launch.jobcontrol import Supervisor
 from runtime.recording.process import Process
 from runtime.recording.space import Space
 from runtime.recording.system_calls import TRACED, changed, number_of, traced_by_it, why_left_alone
-from runtime.recording.tracer import PATIENCE_S, Tracer, reach_instruction
+from runtime.recording.tracer import PATIENCE_S, Tracer, reach_instruction, reach_return
 from runtime.recording.translation.asked_calls import SYS_MUNMAP
 from runtime.recording.translation.layout import ASKED
+from runtime.recording.translation.trace_probes import Recording
 from runtime.recording.trees import Thread
 from runtime.target import ptrace
 from runtime.target.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
+
+_TRIES = 8  # to take back a thread whose system calls do not return to code with copies
 
 
 class CallStops(Tracer):
     """A tracer that knows which system calls matter."""
 
+    def __init__(self, supervisor: Supervisor, recording: Recording) -> None:
+        super().__init__(supervisor, recording)
+        self._strayed: Counter[int] = Counter()  # by thread: how often in a row it could not be taken back
+
     def _call_outside(self, tid: int) -> None:
         """Handles a stop at a system call of a thread that runs outside of copies."""
         if ptrace.syscall_result(tid) is not None:
+            self._take_back(tid)
             self._go(tid)
             return
         registers, child = ptrace.get_registers(tid), self._until_program.get(tid)
@@ -54,6 +65,31 @@ class CallStops(Tracer):
                     return
             self._go(tid)
 
+    def _take_back(self, tid: int) -> None:
+        """Takes a thread that stands behind a system call back to copies, if it soon returns to code that has some."""
+        process = self._outside_of_copies.get(tid)
+        if process is None or process is not self._of.get(tid) or process.space is None or self._strayed[tid] == _TRIES:
+            return
+        registers = self._returned(process.space, tid)
+        if process.space.in_copies(registers.rip):
+            ptrace.set_registers(tid, registers)
+            del self._outside_of_copies[tid]
+
+    def _returned(self, space: Space, tid: int) -> Registers:
+        """The registers of a thread that stands in the program's own code when the functions that it is in have
+        returned to code that has copies: it goes on there. If they do not return soon, those that it has then.
+        """
+        back, late = reach_return(space, tid)
+        for number in late:
+            ptrace.send_signal(space.pid, tid, number)
+        registers = ptrace.get_registers(tid)
+        region = None if back is None else space.region_near(back)
+        self._strayed[tid] = self._strayed[tid] + 1 if back is None else 0
+        with suppress(Rejected):
+            if back is not None and region is not None:
+                return replace(registers, rip=space.way(back, region), gs_base=space.threads[tid].state)
+        return registers
+
     def _why_left_alone(self, tid: int, registers: Registers) -> str:
         """Why memopt must let go of the process of a thread that stands in front of a system call; "" if it need not.
         A process has one tracer, so memopt lets go of a process that this one is to trace.
@@ -74,7 +110,7 @@ class CallStops(Tracer):
         """
         space = process.space
         assert space is not None
-        found = [(start, end) for start, end in changed(registers) if space.forget(start, end)]
+        found = [(start, end) for start, end in changed(tid, registers) if space.forget(start, end)]
         if found and number_of(registers) != SYS_MUNMAP:  # nobody runs code that is unmapped
             for other in [other for other, of in self._of.items() if of is process and other != tid]:
                 if other not in self._answered and other not in self._outside_of_copies:
@@ -135,7 +171,11 @@ class CallStops(Tracer):
             if self._answered[tid].kind is not StopKind.SYSCALL:
                 space.code.unsure += found
                 return ptrace.get_registers(tid)
-        return self._out_of_retired(space, thread, ptrace.get_registers(tid))
+        registers = self._out_of_retired(space, thread, ptrace.get_registers(tid))
+        if space.in_copies(registers.rip):
+            return registers
+        ptrace.set_registers(tid, registers)
+        return self._returned(space, tid)
 
 
 def _may_stand_in_retired(space: Space, tid: int) -> bool:

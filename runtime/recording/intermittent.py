@@ -12,8 +12,8 @@ next.
 Copies have the program's state at every instruction, so a thread can be taken up anywhere between two instructions of
 its own while it runs. One that waits in a system call is left alone.
 
-Between windows nobody sees the system calls of a thread. So code and confinement are looked at when it is taken up. If
-one thread of several changes code while another one is in a window, that window goes on in the old code.
+Between windows nobody sees the system calls of a process's only thread. So code and confinement are looked at when it
+is taken up. A thread of several stops at its system calls: they may concern another one that is in a window.
 """
 
 from __future__ import annotations
@@ -171,8 +171,19 @@ class Intermittent(Recorder):
         self._leave(thread)
 
     def _goes_outside(self, tid: int) -> None:
-        """A thread between two windows does not stop at system calls: what it did is looked at when it is taken up."""
-        if tid not in self._outside:
+        """The only thread of a process does not stop at system calls between two windows: what it did is looked at when
+        it is taken up.
+        """
+        if tid not in self._outside or len(self._threads(self._of[tid])) > 1:
+            super()._goes_outside(tid)
+
+    def _take_back(self, tid: int) -> None:
+        if tid not in self._outside:  # else that is done when its next window begins
+            super()._take_back(tid)
+
+    def _new_process(self, tid: int, made: int, waits: bool) -> None:
+        super()._new_process(tid, made, waits)
+        if made in self._new and tid in self._outside:  # it is not the only thread any more
             super()._goes_outside(tid)
 
     def _handle(self, events: Sequence[Event]) -> None:
@@ -297,7 +308,6 @@ class Intermittent(Recorder):
             with suppress(Rejected):
                 self._add_thread(process, process.space.new_thread(tid, self._new_number(tid)))
                 self._outside.add(tid)
-                self._outside_of_copies.pop(tid, None)
 
     def _collect(self, tid: int) -> None:
         inside, space = tid not in self._outside, self._space(tid)

@@ -419,9 +419,14 @@ class Recorder(CallStops):
                 while caller in found and caller not in kept:
                     kept.add(caller)
                     caller = found[caller][2]
+        calls: dict[tuple[int, int], tuple[int | None, int | None]] = {}  # by number of the caller, and place in it
         for address in (a for a in found if a in kept):
             _, unit, caller, where, counts = found[address]
-            site, loop = self._site(space, found[caller][1] if caller in found else None, caller, where)
+            of = found[caller][1] if caller in found else None
+            place = (0, where) if of is None else (of.number, where if where in space.units.sites else where - caller)
+            if place not in calls:
+                calls[place] = self._site(space, of, caller, where)
+            site, loop = calls[place]
             self.counted.append(Counted(thread.number, address, unit, self.made.texts[unit.number], caller, site, loop,
                                         counts, cut.get(address, {})))
         self._drop(tid)

@@ -13,7 +13,7 @@ of copies stops at each call (``Tracer``). So no such call is made unseen.
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from contextlib import closing, suppress
 
 from memopt.ir.reasons import Reason
 from runtime.launch.identify import CannotRun, identify
@@ -33,6 +33,7 @@ _CLONE_UNTRACED = 0x00800000
 _RLIMIT_DATA, _RLIMIT_AS = 2, 9
 _SHM_REMAP = 0x4000
 _MREMAP_FIXED = 2
+_MAP_FIXED = 0x10
 _DONT_NEED, _DONT_NEED_LOCKED = 4, 24  # madvise(2): private pages of a file are as in the file again
 _AT_FDCWD = -100
 _PATH_BYTES = 4096
@@ -76,7 +77,7 @@ def why_left_alone(pid: int, registers: Registers) -> str:
         case calls.SYS_MLOCKALL:
             return _LIMITED
         case calls.SYS_SHMAT:
-            return _REMAPPED if registers.rdx & _SHM_REMAP else ""
+            return _REMAPPED if registers.rdx & _SHM_REMAP and not _segment_bytes(pid, registers.rdi) else ""
         case calls.SYS_EXECVE | calls.SYS_EXECVEAT:
             return _why_not_executed(pid, registers)
     return ""
@@ -99,9 +100,20 @@ def _why_not_executed(pid: int, registers: Registers) -> str:
     return "" if may_be_traced else str(note)
 
 
-def changed(registers: Registers) -> list[tuple[int, int]]:
-    """The addresses ``[start, end)`` at which memory is other memory, has other contents, or may be written by the
-    program behind this call.
+def _segment_bytes(pid: int, number: int) -> int:
+    """The size of a segment of System V shared memory of the process ``pid``; 0 if memopt cannot tell."""
+    with suppress(OSError, ValueError):
+        if os.stat(f"/proc/{pid}/ns/ipc").st_ino != os.stat("/proc/self/ns/ipc").st_ino:
+            return 0
+        with open("/proc/sysvipc/shm", encoding="ascii") as file:
+            at, size = (column := file.readline().split()).index("shmid"), column.index("size")
+            return next(int(row[size]) for row in map(str.split, file) if int(row[at]) == number & 0xFFFFFFFF)
+    return 0
+
+
+def changed(pid: int, registers: Registers) -> list[tuple[int, int]]:
+    """The addresses ``[start, end)`` at which memory of the process ``pid`` is other memory, has other contents, or may
+    be written by the program behind this call.
     """
     first, size = registers.rdi, registers.rsi
     match number_of(registers):
@@ -110,6 +122,10 @@ def changed(registers: Registers) -> list[tuple[int, int]]:
             return [(first, first + max(size, registers.rdx)), *moved]
         case calls.SYS_MADVISE:
             return [(first, first + size)] if registers.rdx & 0xFFFFFFFF in (_DONT_NEED, _DONT_NEED_LOCKED) else []
+        case calls.SYS_SHMAT:
+            return [(size, size + _segment_bytes(pid, first))] if registers.rdx & _SHM_REMAP else []
+        case calls.SYS_MMAP if not registers.r10 & _MAP_FIXED:  # the kernel takes addresses that are free
+            return []
         case (calls.SYS_MMAP | calls.SYS_MUNMAP | calls.SYS_MPROTECT | calls.SYS_PKEY_MPROTECT
               | calls.SYS_REMAP_FILE_PAGES):
             return [(first, first + size)]

@@ -40,6 +40,8 @@ PATIENCE_S = 1.0
 _OPTIONS = (ptrace.OPTION_SYSGOOD | ptrace.OPTION_FORK | ptrace.OPTION_VFORK | ptrace.OPTION_CLONE | ptrace.OPTION_EXEC
             | ptrace.OPTION_EXIT)
 MOST_STEPS = 300  # more than from anywhere in a probe to the program's next instruction
+_STEPS_TO_RETURN = 40  # from a system call, of which most functions of the C library return at once
+_SYSCALL = b"\x0f\x05"
 _MOST_PROCESSES = 1000  # that live at once
 _ALL_NUMBERS = 1 << 22  # the system gives threads numbers below this (PID_MAX_LIMIT in include/linux/threads.h)
 
@@ -370,23 +372,37 @@ class Tracer(ABC):
             self._outside_of_copies.pop(tid, None)
             ptrace.request(ptrace.DETACH, tid, 0, number)
 
-    def _let_go(self, process: Process) -> None:
-        """Lets all threads of a process go on as they are, without memopt."""
-        for tid in [tid for tid, other in (self._outside_of_copies | self._of).items() if other is process]:
+    def _let_go(self, process: Process, but: int = 0) -> None:
+        """Lets all threads of a process go on as they are, without memopt; not the thread ``but``."""
+        met = {but}
+        while (tid := next((tid for tid in self._threads(process) if tid not in met), None)) is not None:
+            met.add(tid)
             with suppress(WaitTimeout, ProcessLookupError):
                 try:
+                    if tid in self._new:
+                        self._met(tid, ptrace.wait(tid, PATIENCE_S))
                     ptrace.request(ptrace.INTERRUPT, tid)
-                    self._let_thread_go(tid, ptrace.decode(ptrace.wait(tid, PATIENCE_S)))
+                    stop = ptrace.decode(ptrace.wait(tid, PATIENCE_S))
+                    if stop.kind in (StopKind.NEW_PROCESS, StopKind.VFORK):
+                        self._new_process(tid, ptrace.get_event_message(tid), stop.kind is StopKind.VFORK)
+                    self._let_thread_go(tid, stop)
                 except TargetEnded as ended:
                     self._ended(tid, ended)
 
+    def _threads(self, process: Process) -> list[int]:
+        """The threads of a process, also those that have not stopped for the first time."""
+        new = [tid for tid in self._new if status_field(tid, "Tgid") == str(process.pid)]
+        return [*new, *(tid for tid, other in (self._outside_of_copies | self._of).items() if other is process)]
+
     def _leaves(self, tid: int, stop: ptrace.Stop) -> bool:
-        """Whether the process of a thread that stands still is to be let go of; then lets go of it."""
-        process = self._of.get(tid)
+        """Whether the process of a thread that stands still is to be let go of; then lets go of it. The thread itself
+        comes last: its system call may concern all others.
+        """
+        process = self._of.get(tid) or self._outside_of_copies.get(tid)
         if process is None or not process.leaves:
             return False
+        self._let_go(process, but=tid)
         self._let_thread_go(tid, stop)
-        self._let_go(process)
         return True
 
     def _let_thread_go(self, tid: int, stop: ptrace.Stop) -> None:
@@ -444,10 +460,33 @@ def reach_instruction(space: Space, tid: int, stop: ptrace.Stop) -> tuple[ptrace
         rip = ptrace.get_registers(tid).rip
         if not space.in_copies(rip) or space.original(rip) is not None:
             return stop, late
-        stop = step(tid)
-        while stop.kind is not StopKind.SIGNAL and _has_stepped(tid):  # another stop came first
-            ptrace.request(ptrace.CONT, tid)
-            stop = ptrace.decode(ptrace.wait(tid, PATIENCE_S))
-        if stop.kind is StopKind.SIGNAL and stop.signal != signal.SIGTRAP:
-            late.append(stop.signal)
+        stop = _step_alone(tid, late)
     return ptrace.Stop(StopKind.INTERRUPT), late
+
+
+def reach_return(space: Space, tid: int) -> tuple[int | None, list[int]]:
+    """Steps a thread that stands in the program's own code until a call has returned that copies know.
+
+    Returns the address there, None if that is not reached soon or a system call comes first, and the signals that came
+    meanwhile.
+    """
+    late: list[int] = []
+    for _ in range(_STEPS_TO_RETURN):
+        rip = ptrace.get_registers(tid).rip
+        if space.units.returning_to(rip) is not None:
+            return rip, late
+        if space.memory.read_some(rip, SYSCALL_BYTES) == _SYSCALL:
+            break
+        _step_alone(tid, late)
+    return None, late
+
+
+def _step_alone(tid: int, late: list[int]) -> ptrace.Stop:
+    """Executes one instruction of a thread. Returns the stop behind it. Signals that come meanwhile go to ``late``."""
+    stop = step(tid)
+    while stop.kind is not StopKind.SIGNAL and _has_stepped(tid):  # another stop came first
+        ptrace.request(ptrace.CONT, tid)
+        stop = ptrace.decode(ptrace.wait(tid, PATIENCE_S))
+    if stop.kind is StopKind.SIGNAL and stop.signal != signal.SIGTRAP:
+        late.append(stop.signal)
+    return stop

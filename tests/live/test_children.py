@@ -120,6 +120,7 @@ def test_what_parents_are_told_of_children(build: Build, tmp_path: Path, how: st
     assert "memopt failed" not in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", some(["--exact", "--memory", "--paths"], 1))
 def test_a_child_that_goes_on_when_the_program_has_ended(tmp_path: Path, how: str) -> None:
     left = tmp_path / "left"

@@ -73,6 +73,7 @@ def test_improves_leaves_and_undoes(running: Told, expected: str, tmp_path: Path
     assert running.finish() == (EXIT_CODE, expected)
 
 
+@pytest.mark.long
 def test_new_code_stays_when_memopt_has_gone(running: Told, expected: str) -> None:
     assert attach(running.pid, "--quiet").stderr == ""
     assert has_new_code(running.pid)

@@ -16,6 +16,7 @@ import pytest
 from bench.measure.execution import Execution, memopt_command, run, run_under_memopt
 from memopt.ir.reasons import Reason
 from tests.conftest import Build
+from tests.support.effort import some
 from tests.support.told import EXIT_CODE, Told, text_of
 from tests.support.waiting import PATIENCE
 
@@ -50,12 +51,12 @@ def test_reader_that_goes_away_ends_the_program() -> None:
     assert done.stdout == b"y\ny\n141\n"
 
 
-@pytest.mark.parametrize("code", [0, 1, 127, 255])
+@pytest.mark.parametrize("code", some([0, 1, 127, 255], 2))
 def test_exit_code(code: int) -> None:
     assert run([*MEMOPT, "--", "sh", "-c", f"exit {code}"], 60).exit_code == code
 
 
-@pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+@pytest.mark.parametrize("number", some([signal.SIGABRT, signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM], 2))
 def test_death_by_signal_while_new_code_runs(program: Path, tmp_path: Path, number: signal.Signals) -> None:
     with Told(program, tmp_path, command=["bash", "-c", 'ulimit -c 0; exec "$@"', "bash", *MEMOPT, "--"]) as told:
         told.await_replaced()
@@ -65,7 +66,7 @@ def test_death_by_signal_while_new_code_runs(program: Path, tmp_path: Path, numb
     assert not Path(f"/tmp/perf-{told.pid}.map").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", some([signal.SIGTERM, signal.SIGINT, signal.SIGHUP], 1))
 def test_signal_to_memopt_alone_ends_the_program(program: Path, tmp_path: Path, number: signal.Signals) -> None:
     with Told(program, tmp_path) as told:
         told.await_replaced()
@@ -170,6 +171,7 @@ def test_script_runs_as_its_interpreter_does(tmp_path: Path) -> None:
     assert foreign(ours.stderr) == foreign(native.stderr)
 
 
+@pytest.mark.long
 def test_children_run_natively(build: Build, tmp_path: Path) -> None:
     child = build("gemm_ijk.c")
     watch = f'{child} 1500 & child=$!; sleep 0.6; grep -c memfd:memopt /proc/$child/maps; wait $child'

@@ -64,8 +64,9 @@ def ran(told: Told, expected: str, report: Path) -> tuple[str, str | None]:
 
 
 @pytest.mark.parametrize(("mode", "reason"), [
-    ("seccomp", Reason.SECCOMP), ("asleep", None), ("exceptions", Reason.GUARD_FAILED),
-    ("plain", None), ("ended", None),
+    ("seccomp", Reason.SECCOMP), ("asleep", None), ("plain", None),
+    pytest.param("exceptions", Reason.GUARD_FAILED, marks=pytest.mark.long),
+    pytest.param("ended", None, marks=pytest.mark.long),
 ])
 def test_state_of_the_process(program: Path, expected: str, tmp_path: Path, mode: str, reason: Reason | None) -> None:
     report = tmp_path / "report"

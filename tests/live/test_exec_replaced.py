@@ -67,7 +67,7 @@ def test_the_spread_leaves_nothing_out() -> None:
         assert {combination[position] for combination in spread()} == set(values)
 
 
-@pytest.mark.parametrize(("name", "compiler", "isa", "build"), some_rows(COMBINATIONS, 3))
+@pytest.mark.parametrize(("name", "compiler", "isa", "build"), some_rows(COMBINATIONS, 2))
 def test_replaced_and_identical(folder: Path, name: str, compiler: str, isa: str, build: str) -> None:
     if isa not in usable():
         pytest.skip(f"this machine has no {isa}")

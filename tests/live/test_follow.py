@@ -42,6 +42,7 @@ def test_what_a_script_starts(build: Build, tmp_path: Path) -> None:
     check((script(tmp_path, f"echo before\n{program} {SIZE}\nexit 7"),), 1)
 
 
+@pytest.mark.long
 def test_without_the_option_only_the_program_itself(build: Build, tmp_path: Path) -> None:
     command = (script(tmp_path, f"{build('gemm_ijk.c')} 700\nexit 0"),)
     native, trial = run(command, PATIENCE), run_under_memopt(command, PATIENCE)

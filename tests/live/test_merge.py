@@ -27,6 +27,7 @@ def totals(path: Path) -> dict[object, int]:
     return {row["function"]: int(str(row["instructions"])) for row in asked(path, _TOTALS)}
 
 
+@pytest.mark.long
 def test_counts_add_up_and_code_is_there_once(build: Build, tmp_path: Path) -> None:
     first, second = str(build("watched_dependences.c", level="-O1")), str(build("paths.c", level="-O1"))
     one, two, three, whole = (tmp_path / f"{n}.db" for n in range(4))

@@ -100,7 +100,7 @@ def test_sanitizers(build: Build, tmp_path: Path, sanitizer: str, leaks: bool) -
     command = (program, *(["leak"] if leaks else []))
     done = same(command, tmp_path / "p.db")
     native = run(command, PATIENCE)
-    assert ("77 byte(s) leaked" in done.stderr) == ("77 byte(s) leaked" in native.stderr) == leaks
+    assert ("byte(s) leaked" in done.stderr) == ("byte(s) leaked" in native.stderr) == leaks
     assert entries(tmp_path / "p.db", "work") == 1
 
 
@@ -116,4 +116,6 @@ def test_code_that_the_program_changes(build: Build, tmp_path: Path, how: str, m
     done = same((str(build("text_changes.c", "-pthread", "-Wno-stringop-overflow", level="-O1")), how), path, mode)
     assert len(set(done.stdout.split())) > 1
     if mode == "--exact" and how in ("mprotect", "file"):  # what it has become is recorded, too
-        assert entries(path, "value") == 1000 * len(done.stdout.split())
+        other, = asked(path, """SELECT total(c.entries) AS entries FROM context c JOIN image i ON i.id = c.image
+            WHERE i.path LIKE '/memfd:text%'""")
+        assert entries(path, "value") + int(float(str(other["entries"]))) == 1000 * len(done.stdout.split())

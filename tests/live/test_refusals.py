@@ -34,7 +34,7 @@ def _report(command: tuple[str, ...]) -> tuple[str, str | None]:
 
 
 @pytest.mark.parametrize(("source", "arguments", "reason"), [
-    ("two_threads.c", ("1600",), Reason.THREADS),
+    pytest.param("two_threads.c", ("1600",), Reason.THREADS, marks=pytest.mark.long),
     ("sigsegv_handler.c", (SIZE,), Reason.SIGSEGV_HANDLER),
     ("mapped_arrays.c", ("shared", SIZE), Reason.SHARED_MAPPING),
     pytest.param("mapped_arrays.c", ("file", SIZE), Reason.SHARED_MAPPING, marks=pytest.mark.long),

@@ -29,6 +29,7 @@ def test_tiles_that_are_cut_off_are_no_larger_than_they_are(tmp_path: Path) -> N
     assert compared(tmp_path, 123, 16, 12000, deepest=1) == (4, 0)
 
 
+@pytest.mark.long
 def test_the_program_runs_as_it_is(build: Build, tmp_path: Path) -> None:
     """Nothing is installed, and what is not understood is named."""
     program, path = str(build("set_up.c")), tmp_path / "p.db"

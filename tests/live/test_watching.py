@@ -133,6 +133,7 @@ def test_reads_that_nothing_fetches_ahead(build: Build, tmp_path: Path) -> None:
     assert found == {("far_steps", "steps of 8192", 2000), ("scattered", "irregular", 2000)}
 
 
+@pytest.mark.long
 def test_dependences_alone(build: Build, tmp_path: Path) -> None:
     program, verdicts = str(build("watched_dependences.c", level="-O1")), []
     for option in ("--memory", "--dependences"):

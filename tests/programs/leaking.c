@@ -1,12 +1,15 @@
-/* A program that leaks memory if it has an argument. */
+/* A program that leaks memory if it has an argument: in many places, because some stay in dead words of the stack. */
 #include <stdio.h>
 #include <stdlib.h>
 
 __attribute__((noinline, noipa)) static void *work(int leaks)
 {
-    void *volatile found = malloc(leaks ? 77 : 10);
-    if (!leaks)
-        free(found);
+    void *volatile found = 0;
+    for (int i = 0; i < 100; i++) {
+        found = malloc(77);
+        if (!leaks)
+            free(found);
+    }
     found = 0;
     return found;
 }

@@ -14,6 +14,7 @@ from dataclasses import replace
 import pytest
 
 from memopt.ir.plan import Isa
+from memopt.ir.reasons import Rejected
 from memopt.ir.scop import Access, Apply, ElementType, Expression, Read, Statement, misplaced, plain_reads
 from tests.support.effort import some
 from tests.support.inprocess import host_isas
@@ -33,8 +34,13 @@ def test_random_conditions_pass_over_what_the_reference_does(seed: int) -> None:
 def run(seed: int, isa: Isa) -> int:
     rng = random.Random(seed)
     drawn = conditional(rng, draw(rng, isa))
-    return check(drawn.region, drawn.plan, drawn.symbols, seed=seed, specials=rng.random() < 0.3, scalars=SCALARS,
-                 guarded=True)
+    try:
+        return check(drawn.region, drawn.plan, drawn.symbols, seed=seed, specials=rng.random() < 0.3, scalars=SCALARS,
+                     guarded=True)
+    except Rejected as refusal:
+        if "the new code has at least" not in refusal.detail:  # instructions: more than are worth their time
+            raise
+        return 0
 
 
 def conditional(rng: random.Random, drawn: Drawn) -> Drawn:

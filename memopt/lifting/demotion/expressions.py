@@ -230,11 +230,18 @@ class ExpressionBuilder:
         match value:
             case Node("when", (condition, inner), _):
                 truth = self.truth(condition)
-                return self._once_plain(Apply("when", (truth, self.stored(inner, element, beside)), element))
+                return self._once_plain(Apply("when", (truth, self._value(inner, element, beside)), element))
+        expression = self._value(value, element, beside)
+        match expression:  # a cell that is read at some points: there is nothing to store at the others
+            case Apply("when", (truth, Read(index))) if index not in plain_reads(truth):
+                return Apply("when", (truth, expression), element)
+        return self._once_plain(expression)
+
+    def _value(self, value: Value, element: ElementType, beside: tuple[Value, ...]) -> Expression:
         expression = self.build(value, element)
         if beside:
             expression = Apply("beside", (expression, *(self.build(v, element) for v in beside)), element)
-        return self._once_plain(expression)
+        return expression
 
     @staticmethod
     def _once_plain(expression: Expression) -> Expression:

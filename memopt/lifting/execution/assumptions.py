@@ -135,10 +135,14 @@ class Assumptions:
         values |= {low_byte(r): (v + 128) % 256 - 128 for r, v in self.registers.items()}
         values |= {parameter(s): v for s, v in values.items()}
         for symbol, (address, width) in self.cells.items():
+            self._add_trips(values)  # an address may contain it, and it may depend on cells
             values[symbol] = values[parameter(symbol)] = self.peek(address.evaluate(values), width)
-        if self.trips is not None:
-            values[TRIPS] = self.trips.numerator.evaluate(values) // self.trips.divisor
+        self._add_trips(values)
         return values
+
+    def _add_trips(self, values: dict[str, int]) -> None:
+        if self.trips is not None and self.trips.numerator.symbols <= values.keys():
+            values[TRIPS] = self.trips.numerator.evaluate(values) // self.trips.divisor
 
     def symbol(self, name: str) -> Linear:
         """A live-in value as an expression: the solution of its equation, if there is one, else its own symbol."""

@@ -105,7 +105,7 @@ def test_a_value_that_is_needed_later_is_kept_where_it_is_loaded() -> None:
     body = ("mov rax, [rdi+rbx*8]; cmp rax, 7; je next; mov rdx, [rsi+rbx*8]; cmp rdx, 5; je next\n"
             "mov rcx, [r9+rbx*8]; mov [rsi+rbx*8], rcx")
     first, second, *_ = statements(body)
-    assert first == f"P0[i] = when.i64(not.i64({IS_7}), A1[i])"
+    assert first == f"P0[i] = when.i64(not.i64({IS_7}), when.i64(not.i64({IS_7}), A1[i]))"
     both = f"and.i64(not.i64({IS_7}), not.i64(eq.i64(P0[i], 0x5)))"
     assert second == f"A1[i] = when.i64({both}, when.i64({both}, A2[i]))"
 
