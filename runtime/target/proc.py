@@ -13,6 +13,8 @@ import time
 
 from runtime.target.tracee import is_own_thread, status_field
 
+_LOOK_SECONDS = 0.0005  # between two looks at a process that sleeps
+
 
 def descendants(pid: int) -> tuple[int, ...]:
     """All living descendants of ``pid``, parents first, except processes that memopt traces (its trial copies)."""
@@ -52,6 +54,16 @@ def processor_seconds(pid: int) -> float:
     with contextlib.suppress(OSError):
         return time.clock_gettime(~pid << 3 | 2)
     return 0.0
+
+
+def await_running(pid: int, seconds: float) -> bool:
+    """Waits for at most ``seconds`` while the main thread of ``pid`` sleeps in a system call. Whether it runs then."""
+    end = time.monotonic() + seconds
+    while status_field(pid, "State")[:1] in ("S", "D"):
+        if time.monotonic() > end:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
 
 
 def thread_count(pid: int) -> int:

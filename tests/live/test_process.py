@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from contextlib import nullcontext
 
@@ -17,6 +18,7 @@ from memopt.session.replacing.site import find_site
 from runtime.patching.install import install, unpatched
 from runtime.target.memory import mapping_at, mappings
 from runtime.target.tracee import status_field
+from tests.conftest import Build
 from tests.support.targets import RIGHT, Worker
 from tests.support.version import prepare
 from tests.support.waiting import PATIENCE
@@ -48,6 +50,22 @@ def test_a_confined_process_is_not_copied_and_keeps_the_dead_copy_it_has() -> No
             pass
         assert caught.value.reason is Reason.SECCOMP
         assert worker.finish() == RIGHT  # whose own waitpid sees no child
+
+
+def test_a_copy_is_made_while_the_process_is_in_the_loop(build: Build) -> None:
+    program = subprocess.Popen([str(build("mostly_asleep.c"))], stdout=subprocess.PIPE, text=True)
+    try:
+        assert program.stdout is not None
+        first, end = map(int, program.stdout.readline().split())
+        process = Process(program.pid, Options(quiet=True), nullcontext, time.monotonic())
+        inside = 0
+        for _ in range(20):
+            with process.shadows(1, lambda: False, ((first, end),)) as (shadow,):
+                inside += first <= shadow.registers().rip < end
+        assert inside > 10  # of 20; by chance it would be two
+    finally:
+        program.kill()
+        program.communicate()
 
 
 def test_a_dead_copy_that_could_not_be_waited_for_is_waited_for_later() -> None:

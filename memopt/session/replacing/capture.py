@@ -53,7 +53,7 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
     with timer.stage("capture"):
         with ExitStack() as stack:
             with timer.stage("reach"):
-                fork = functools.partial(process.shadows, 1, history.given_up)
+                fork = functools.partial(process.shadows, 1, history.given_up, code.ranges)
                 shadow = stack.enter_context(history.copies.at(header, fork))
             began = time.thread_time()
             lift = functools.partial(lift_here, process, code, history, shadow, to_the_end)

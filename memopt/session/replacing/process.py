@@ -8,6 +8,7 @@ is left. Whoever is about to change it looks first, in the same stop: what was s
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,8 +22,12 @@ from runtime.trial.copy_cost import CopyBudget
 
 if TYPE_CHECKING:
     from memopt.machine.description import Machine
+    from memopt.session.replacing.site import Ranges
     from runtime.target.tracee import Tracee
     from runtime.trial.shadow import Shadow
+
+MOST_LOOKS, MOST_ASLEEP_SECONDS = 8, 0.3  # for a process to be in a loop: stops, and seconds of waiting for it to run
+PAUSE_SECONDS = 0.001  # between the first two of these stops, and longer each time
 
 Attached = Callable[[], AbstractContextManager[None]]
 
@@ -75,9 +80,26 @@ class Process:
             yield tracee
 
     @contextmanager
-    def shadows(self, count: int, given_up: Callable[[], bool]) -> Iterator[tuple[Shadow, ...]]:
+    def _eligible_in(self, ranges: Ranges) -> Iterator[Tracee]:
+        """``eligible``, while the process executes code of ``ranges`` if it does at one of a few moments. A copy of a
+        process that sleeps, or has just been woken up, would get no further than to its next system call."""
+        from runtime.target.proc import await_running
+
+        until = time.monotonic() + MOST_ASLEEP_SECONDS
+        for look in range(1, MOST_LOOKS + 1):
+            await_running(self.pid, until - time.monotonic())
+            with self.eligible() as tracee:
+                at = tracee.registers().rip
+                if not ranges or look == MOST_LOOKS or any(low <= at < high for low, high in ranges):
+                    yield tracee
+                    return
+            time.sleep(PAUSE_SECONDS * look)
+
+    @contextmanager
+    def shadows(self, count: int, given_up: Callable[[], bool], inside: Ranges = ()) -> Iterator[tuple[Shadow, ...]]:
         """``count`` shadows of one instant of the process, gone when the context is left. ``given_up``: asked while a
-        shadow runs; True ends its run. Raises Rejected(COPY_COSTS) where they are not worth their cost yet.
+        shadow runs; True ends its run. ``inside``: the code that the process had best be in. Raises
+        Rejected(COPY_COSTS) where they are not worth their cost yet.
 
         Shadows of a process that memopt did not start are its children. They are waited for in the end, so that no
         zombies stay. Where the process has confined itself meanwhile (seccomp), that is not possible: the zombies stay
@@ -89,7 +111,7 @@ class Process:
         shadows: list[Shadow] = []
         try:
             with self.copies.counted(self.pid), ExitStack() as stack:
-                with self.eligible() as tracee:
+                with self._eligible_in(inside) as tracee:
                     for _ in range(count):
                         shadows.append(stack.enter_context(fork_shadow(tracee, copies=count)))
                         shadows[-1].given_up = given_up

@@ -87,6 +87,11 @@ class LoopCode:
         return self.site.exits(self.loop)
 
     @property
+    def ranges(self) -> Ranges:
+        """The ranges of the loop's code."""
+        return tuple((b, self.site.graph.blocks[b].end) for b in self.loop.blocks)
+
+    @property
     def vector_bytes(self) -> int:
         return vector_bytes(self.site, self.loop)
 

@@ -41,7 +41,7 @@ def validate(process: Process, code: LoopCode, versions: tuple[CompiledRegion, .
 
     def trial(kept: Shadow | None, on: bool) -> _Validated:
         with (_copy_of(kept, versions[0].placement) if kept is not None
-              else _copy_of_program(process, header, history.given_up)) as shadow:
+              else _copy_of_program(process, code, history.given_up)) as shadow:
             return _race(process, shadow, versions, code.exits, on, [d.cache.placement for d in history.installed])
 
     with process.timer.stage("validate"):
@@ -89,12 +89,12 @@ def _copy_of(kept: Shadow, placement: Placement) -> Iterator[Shadow]:
 
 
 @contextmanager
-def _copy_of_program(process: Process, header: int, given_up: Callable[[], bool]) -> Iterator[Shadow]:
-    """A shadow of the program as it is by now, at ``header``."""
+def _copy_of_program(process: Process, code: LoopCode, given_up: Callable[[], bool]) -> Iterator[Shadow]:
+    """A shadow of the program as it is by now, at the header of the loop."""
     from runtime.trial.trial import reach
 
-    with process.shadows(1, given_up) as (shadow,):
-        reach(shadow, header)
+    with process.shadows(1, given_up, code.ranges) as (shadow,):
+        reach(shadow, code.loop.header)
         yield shadow
 
 

@@ -27,7 +27,7 @@ from memopt.options import Options
 from memopt.session.replacing.decision import TRANSIENT, Installed
 from memopt.session.replacing.history import History
 from memopt.session.replacing.process import Process
-from memopt.session.replacing.site import Site, find_site
+from memopt.session.replacing.site import Ranges, Site, find_site
 from memopt.session.replacing.stages import replace_loop
 from passes.context import Context
 from passes.contraction_schedule.base import ScheduledRegion
@@ -112,7 +112,7 @@ class StandingProcess(Process):
         yield self.tracee
 
     @contextmanager
-    def shadows(self, count: int, given_up: Callable[[], bool]) -> Iterator[tuple[Here, ...]]:
+    def shadows(self, count: int, given_up: Callable[[], bool], inside: Ranges = ()) -> Iterator[tuple[Here, ...]]:
         yield (Here(self.tracee),) * count
 
     def earlier(self, loop: Loop) -> History:
