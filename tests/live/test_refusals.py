@@ -38,10 +38,10 @@ def _report(command: tuple[str, ...]) -> tuple[str, str | None]:
     ("sigsegv_handler.c", (SIZE,), Reason.SIGSEGV_HANDLER),
     ("mapped_arrays.c", ("shared", SIZE), Reason.SHARED_MAPPING),
     pytest.param("mapped_arrays.c", ("file", SIZE), Reason.SHARED_MAPPING, marks=pytest.mark.long),
-    ("mapped_arrays.c", ("twice", SIZE), Reason.DOUBLE_MAPPING),
+    pytest.param("mapped_arrays.c", ("twice", SIZE), Reason.DOUBLE_MAPPING, marks=pytest.mark.long),
     pytest.param("mapped_arrays.c", ("beside", SIZE), Reason.DOUBLE_MAPPING, marks=pytest.mark.long),
     ("call_in_nest.c", ("700",), Reason.CALL),
-    ("index_array.c", (SIZE,), Reason.DATA_DEPENDENT_ADDRESS),
+    pytest.param("index_array.c", (SIZE,), Reason.DATA_DEPENDENT_ADDRESS, marks=pytest.mark.long),
 ])
 def test_refused_by_name_and_left_running(build: Build, source: str, arguments: tuple[str, ...], reason: Reason
                                           ) -> None:
