@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from memopt.cfg.flowgraph import Read
 from memopt.cfg.functions import Surroundings, flow
 from memopt.cfg.loop_nesting import find_nesting
+from memopt.ir.graph import Kind
 from memopt.ir.reasons import Reason, Rejected
 from runtime import faults
 from runtime.patching.code_cache import choose_address
 from runtime.recording.kits import Kit, Known, load_kit
-from runtime.recording.translation.code_map import Files, Text
+from runtime.recording.translation.code_map import CodeMap, Files, Text
 from runtime.recording.translation.probe_routines import Routines
 from runtime.recording.translation.relocations import Place
 from runtime.recording.translation.trace_probes import Recording
 from runtime.recording.translation.translate import translate
-from runtime.recording.translation.unit import Unit
+from runtime.recording.translation.unit import Linkage, Unit
 from runtime.target.memory import PAGE, Mapping
 
 LOWEST = 1 << 20  # address of memopt's memory, at least
@@ -89,11 +89,12 @@ def free_address(maps: Sequence[Mapping], near: int) -> int:
         return start
 
 
-def translated(read: Read, address: int, text: Text, made: Made, region: Region, table: int,
+def translated(code: CodeMap, address: int, text: Text, made: Made, region: Region, table: int,
                recording: Recording) -> Known:
     """Translates the function that begins at the original ``address`` of ``text``, to lie where ``region`` is free.
-    ``read``: reads the process. Raises ``Rejected`` for what cannot be copied.
+    ``code``: of the process. Raises ``Rejected`` for what cannot be copied.
     """
+    read = code.read
     bounds = text.bounds(address)
     try:
         graph = flow(read, address, bounds, Surroundings(text.functions, text.pads, text.endings))
@@ -102,8 +103,13 @@ def translated(read: Read, address: int, text: Text, made: Made, region: Region,
             raise
         graph = flow(read, address, (address, min(bounds[1], address + PAGE)))
     name = text.name(address)
+    linkage = Linkage.RESOLVER if code.is_resolver(address) else Linkage.NONE
+    if text.has_stub(address):
+        first = graph.blocks[graph.entry].instructions
+        alone = first[-1].kind is Kind.INDIRECT and all(i.mnemonic.startswith("endbr") for i in first[:-1])
+        linkage = Linkage.STUB if alone else Linkage.REST
     unit = translate(len(made.units) + 1, graph, find_nesting(graph), region.next, region.shared, table, recording,
-                     made.watched, name)
+                     made.watched, name, linkage)
     faults.point(f"record.copy.{name}")
     made.watched += len(unit.watched) + len(unit.points)
     made.units.append(unit)

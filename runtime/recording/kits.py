@@ -123,7 +123,7 @@ def lay_out(units: Sequence[Known], place: Place) -> Laid:
         for site in known.unit.sites:
             record = at + site.record - known.unit.start
             called = None if site.target is None else by_target.get(site.target - known.first.bias)
-            if called is None:  # the unit may have been linked to another one where it was made
+            if called is None or called.unit.linkage.continues:  # it may have been linked to another unit
                 code[record + SITE_LINK:record + SITE_LINK + 8] = bytes(8)
                 code[record + SITE_UNIT:record + SITE_UNIT + 16] = bytes(16)
             else:

@@ -14,6 +14,7 @@ Invariant: the program's memory, registers and signals are its own at every inst
 
 from __future__ import annotations
 
+import bisect
 import signal
 import struct
 import time
@@ -49,7 +50,7 @@ from runtime.recording.translation.layout import (
 )
 from runtime.recording.translation.probe_routines import Question
 from runtime.recording.translation.trace_probes import Recording, Told
-from runtime.recording.translation.unit import Unit
+from runtime.recording.translation.unit import Linkage, Unit
 from runtime.recording.trees import Thread
 from runtime.target import ptrace
 from runtime.target.memory import mappings
@@ -251,7 +252,10 @@ class Recorder(CallStops):
         """Answers the first call by a site."""
         record = space.memory.word(thread.state + RECORD)
         target = space.memory.word(record + SITE_TARGET)
-        space.link(record, space.unit(target, self._region_for(space, target, thread.tid)))
+        called = space.unit(target, self._region_for(space, target, thread.tid))
+        if called.unit.linkage.continues:  # its node would lie in no slot
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a call into the middle of a stub, at {target:#x}")
+        space.link(record, called)
         return replace(registers, rip=region.shared.call)
 
     def _room_for_site(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
@@ -420,9 +424,13 @@ class Recorder(CallStops):
                     kept.add(caller)
                     caller = found[caller][2]
         calls: dict[tuple[int, int], tuple[int | None, int | None]] = {}  # by number of the caller, and place in it
+        nodes = sorted(found)
         for address in (a for a in found if a in kept):
             _, unit, caller, where, counts = found[address]
             of = found[caller][1] if caller in found else None
+            holder = nodes[bisect.bisect_right(nodes, where) - 1]
+            if holder != caller and found[holder][1].linkage is Linkage.STUB and where not in space.units.sites:
+                where = found[holder][3]  # a stub has passed the call on
             place = (0, where) if of is None else (of.number, where if where in space.units.sites else where - caller)
             if place not in calls:
                 calls[place] = self._site(space, of, caller, where)

@@ -204,7 +204,7 @@ class Space:
                 known = kit.known.get(address - text.bias)
                 if known is None:
                     kit.known[address - text.bias] = known = translated(
-                        self.code.read, address, text, self.made, region, self.targets.start, self._recording)
+                        self.code, address, text, self.made, region, self.targets.start, self._recording)
                     self.memory.write(region.next, known.unit.code)
                     region.next += -(-len(known.unit.code) // 16) * 16
                     self._add(((known, Placed(known.unit)),), text)
@@ -254,7 +254,7 @@ class Space:
             unit, copy, routine = self.units.numbered_at(address), behind, region.shared.resume
         else:
             text = self._text(address)
-            inside = text.bounds(address)[0] != address or address in self.units.parts
+            inside = (text.bounds(address)[0] != address or address in self.units.parts) and not text.has_stub(address)
             holder = self.units.holding(address) if inside else None
             unit = self.unit(address, region) if holder is None else holder[0]
             copy = unit.entry if holder is None else holder[1]

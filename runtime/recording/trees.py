@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from memopt.ir.reasons import Reason, Rejected
 from runtime.recording.placed import Placed
-from runtime.recording.translation.layout import LAST_CELL, NEXT_NODE, NODE_CALLER, NODE_COUNTERS, NODE_SITE
+from runtime.recording.translation.layout import LAST_CELL, NEXT_NODE, NODE_CALLER, NODE_COUNTERS, NODE_SITE, NODE_STRAY
 from runtime.recording.translation.unit import Unit
 from runtime.target.memory import Memory
 
@@ -106,6 +106,8 @@ class Trees:
             node = self._memory.word(thread.state + NEXT_NODE)
         self._memory.write(thread.state + NEXT_NODE, _WORD(node + unit.node_bytes))
         self._memory.write(node, _WORD(unit.number) + _WORD(caller))
+        if unit.unit.linkage.continues:  # what it jumps to is entered there
+            self._memory.write(node + NODE_SITE, _WORD(node + NODE_STRAY))
         return node
 
     def new_nodes(self, thread: Thread) -> NDArray[numpy.int64]:

@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -156,6 +158,32 @@ def test_libraries_that_come_and_go(build: Build, tmp_path: Path) -> None:
     rows = asked(path, """SELECT m.path, sum(c.entries) AS entries FROM context c JOIN function f ON f.id = c.function
         JOIN image m ON m.id = f.image WHERE f.name = 'work' GROUP BY m.id""")
     assert {row["path"]: row["entries"] for row in rows} == {os.path.realpath(path): 20 for path in libraries}
+
+
+@pytest.mark.parametrize("binding", ["lazy", "now"])
+def test_what_a_library_calls_is_called_by_nobody_in_between(build: Build, tmp_path: Path, binding: str) -> None:
+    """Neither stubs nor the dynamic linker, which looks for a function at its first call, are callers."""
+    library = build("linked_library.c", "-shared", "-fPIC", f"-Wl,-z,{binding}")
+    program = str(build("linked.c", "-Wl,--no-as-needed", str(library), f"-Wl,-z,{binding}"))
+    path = tmp_path / "p.db"
+    record((program,), path)
+    rows = {int(str(row["id"])): row for row in asked(path, """SELECT c.id, c.parent, f.name, c.entries, c.inclusive
+        FROM context c LEFT JOIN function f ON f.id = c.function""")}
+
+    def callers(row: Mapping[str, object]) -> str:
+        above, name = rows.get(int(str(row["parent"] or 0))), str(row["name"])
+        return name if name in ("main", "handler") or above is None else f"{callers(above)} > {name}"
+
+    ours = {"main", "middle", "first", "handler", "leaf", "twice", "last", "down"}
+    found = Counter((callers(row), row["entries"]) for row in rows.values() if row["name"] in ours)
+    assert found == Counter({
+        ("main", 1): 1, ("main > middle", 1): 1, ("main > first", 1): 2, ("handler", 1): 1, ("handler > twice", 1): 1,
+        ("handler > twice > leaf", 1): 2, ("main > middle > twice", 10): 1, ("main > middle > twice > leaf", 10): 2,
+        ("main > middle > leaf", 1): 1, ("main > first > last", 1): 2, ("main > first > last > leaf", 1): 2,
+        ("main > down", 6): 1, ("main > down > leaf", 1): 1, ("main > last", 1): 1, ("main > last > leaf", 1): 1})
+    (row,) = asked(path, """SELECT (SELECT sum(instructions) FROM context) AS own,
+        (SELECT sum(instructions) FROM execution) AS executed""")
+    assert row["own"] == row["executed"]
 
 
 def test_the_parts_of_the_tree_add_up(build: Build, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from memopt.instrumentation.edge_counters import Counts, Place
 from memopt.ir.graph import Loop
 from runtime.recording.recorder import Counted
 from runtime.recording.translation.code_map import Text
-from runtime.recording.translation.unit import Unit
+from runtime.recording.translation.unit import Linkage, Unit
 
 _Key = tuple[int, int]  # thread and address of a node
 
@@ -125,9 +125,35 @@ def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], sta
             loops[key] = [
                 (index, int(run.loop_entries[index][n]), int(run.iterations[index][n]), int(inside[index][n]))
                 for index in range(len(inside)) if run.loop_entries[index][n] or run.iterations[index][n]]
-    contexts = _write_tree(connection, counted, static, own, entries, loops)
+    folded = _fold_stubs(counted, own, loops)
+    contexts = _write_tree(connection, _without(folded, counted), static, own, entries, loops)
+    for (tid, address), stub in folded.items():
+        contexts[tid][address] = contexts[tid][stub.caller]
     connection.execute("COMMIT")
     return Written(contexts, static, sum(own.values()))
+
+
+def _fold_stubs(counted: Sequence[Counted], own: dict[_Key, int], loops: dict[_Key, list[tuple[int, int, int, int]]]
+                ) -> dict[_Key, Counted]:
+    """Adds the instructions of stubs (``f@plt``) to the functions that have called them, and to the loops around these
+    calls. Returns the nodes of such stubs, which are no level of the tree.
+    """
+    folded = {(item.tid, item.address): item for item in counted
+              if item.unit.linkage in (Linkage.STUB, Linkage.REST) and (item.tid, item.caller) in own}
+    folded = {key: item for key, item in folded.items() if (item.tid, item.caller) not in folded}
+    for key, item in folded.items():
+        above, instructions = (item.tid, item.caller), own.pop(key)
+        own[above] += instructions
+        loops[above] = [(index, entered, iterations, inside + instructions if index == item.loop else inside)
+                        for index, entered, iterations, inside in loops[above]]
+    return folded
+
+
+def _without(folded: Mapping[_Key, Counted], counted: Sequence[Counted]) -> list[Counted]:
+    """The nodes that are not ``folded``. What a folded one has called is called where that one is."""
+    kept = [item for item in counted if (item.tid, item.address) not in folded]
+    return [item if stub is None else replace(item, caller=stub.caller, site=stub.site, loop=stub.loop)
+            for item in kept for stub in (folded.get((item.tid, item.caller)),)]
 
 
 def _as_functions(counted: Sequence[Counted], static: Static) -> Iterator[Counted]:

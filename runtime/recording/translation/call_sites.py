@@ -37,6 +37,8 @@ from runtime.recording.translation.layout import (
     CALL_STACK,
     DESTINATION,
     NODE,
+    NODE_CALLER,
+    NODE_SITE,
     RECORD,
     SAVED,
     SLOT,
@@ -45,15 +47,16 @@ from runtime.recording.translation.layout import (
 )
 from runtime.recording.translation.probe_routines import Routines, restore
 from runtime.recording.translation.relocations import Of
-from runtime.recording.translation.unit import NodeLayout, Site
+from runtime.recording.translation.unit import Linkage, NodeLayout, Site
 from runtime.recording.translation.writer import Writer
 
 
 class CallSites:
     """The call sites of one function, in the order in which they are written."""
 
-    def __init__(self, write: Writer, node: NodeLayout, shared: Routines, table: int) -> None:
-        self._write, self._node, self._shared, self._table = write, node, shared, table
+    def __init__(self, write: Writer, node: NodeLayout, shared: Routines, table: int, linkage: Linkage) -> None:
+        """``linkage``: of the function."""
+        self._write, self._node, self._shared, self._table, self._linkage = write, node, shared, table, linkage
         self._sites: list[tuple[int, int | None, int, bool]] = []  # address, target, end, returns
 
     def add(self, instruction: DecodedInstruction | None, address: int, target: int | None, returns: bool) -> int:
@@ -95,7 +98,12 @@ class CallSites:
     def by_table(self, site: int) -> None:
         """Goes to the original address in rcx by the table of targets. Precondition: rax, rcx and rdx are saved."""
         w, found = self._write, ("found", site)
-        w(load_state(RDX, NODE), lea(RDX, RDX, self._node.slot_of(site)), store_state(SLOT, RDX))
+        if self._linkage is Linkage.NONE or self._sites[site][3]:
+            w(load_state(RDX, NODE), lea(RDX, RDX, self._node.slot_of(site)), store_state(SLOT, RDX))
+        else:  # what it jumps to belongs to its caller, and is the same whether it comes from the stub or the resolver
+            w(load_state(RDX, NODE))
+            w(load(RAX, RDX, NODE_SITE) if self._linkage.continues else lea(RAX, RDX, self._node.slot_of(site)))
+            w(store_state(SLOT, RAX), load(RDX, RDX, NODE_CALLER), store_state(NODE, RDX))
         w(store_state(TARGET, RCX))
         w(low_16_bits(RAX, RCX), double(RAX), load_indexed(RDX, RAX, self._table), lea_sum(RCX, RCX, RDX))
         w.if_zero(found)

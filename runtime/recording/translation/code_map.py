@@ -33,14 +33,22 @@ from runtime.target.memory import (
 
 _File = tuple[str, int, int]
 _KIND = "symbols"
+_STUBS = (".plt", ".iplt")  # how the names of their sections begin
+_RESOLVER = 16  # in the global offset table (AMD64 supplement to the System V ABI, 5.2)
 
 
 @dataclass(frozen=True, slots=True)
 class FileCode:
-    """What is known of a file, link-time: its functions, and the GOT slots of those that do not return."""
+    """What is known of a file, link-time: its functions, and the GOT slots of those that do not return.
+
+    ``stubs``: where the stubs lie by which it calls other files. ``resolver``: the slot with the address of the dynamic
+    linker's resolver; 0 if there is none.
+    """
 
     functions: tuple[Function, ...] = ()
     slots: tuple[int, ...] = ()
+    stubs: tuple[tuple[int, int], ...] = ()
+    resolver: int = 0
 
 
 @dataclass
@@ -78,6 +86,10 @@ class Text:
 
         return NoReturn(read, self.functions, frozenset(slot + self.bias for slot in self.known.slots))
 
+    def has_stub(self, address: int) -> bool:
+        """Whether code at ``address`` belongs to stubs by which the file calls others."""
+        return any(start <= address - self.bias < end for start, end in self.known.stubs)
+
     def bounds(self, address: int) -> tuple[int, int]:
         """Start and end of the function around ``address``. If there is none: from ``address`` to the next function."""
         functions, address = self.known.functions, address - self.bias
@@ -106,8 +118,10 @@ def _file_code(image: Image) -> FileCode:
     kept = load(_KIND, digest) if digest else None
     if isinstance(kept, FileCode):
         return kept
+    stubs = tuple((s.address, s.address + s.size) for s in image.sections if s.name.startswith(_STUBS))
+    table = next((s.address for s in image.sections if s.name == ".got.plt"), 0)
     found = FileCode(Symbols(image).everything, tuple(
-        at for at, name in slots_of(image).items() if does_not_return(name)))
+        at for at, name in slots_of(image).items() if does_not_return(name)), stubs, table and table + _RESOLVER)
     if digest:
         store(found, _KIND, digest)
     return found
@@ -200,6 +214,11 @@ class CodeMap:
                 offset = address - text.mapping.start
                 return text.bytes[offset:offset + size]
         return self._memory.read_some(address, size)
+
+    def is_resolver(self, address: int) -> bool:
+        """Whether the stubs of a file reach the dynamic linker at ``address``, to be told where a function is."""
+        slots = (t.known.resolver + t.bias for t in self.texts if t.known.resolver)
+        return any(self._memory.read_some(slot, 8) == address.to_bytes(8, "little") for slot in slots)
 
     def forked(self, pid: int) -> CodeMap:
         """The code of a forked child."""

@@ -70,7 +70,7 @@ from runtime.recording.translation.layout import (
 from runtime.recording.translation.probe_routines import Routines, restore, save
 from runtime.recording.translation.relocated import load_target, moved, opcode_of, repeats, target_of
 from runtime.recording.translation.trace_probes import Recording, Told, ask_to_drain, tell_block, tell_point, watching
-from runtime.recording.translation.unit import NodeLayout, Unit, Watched
+from runtime.recording.translation.unit import Linkage, NodeLayout, Unit, Watched
 from runtime.recording.translation.writer import Writer
 
 _ENTRY: Place = (-1, -1)  # the edge by which a function is entered
@@ -79,7 +79,7 @@ _NUMBER = re.compile(r"[er]ax, (0x[0-9a-f]+|\d+)")
 
 
 def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, shared: Routines, table: int,
-              recording: Recording, first: int = 0, name: str = "") -> Unit:
+              recording: Recording, first: int = 0, name: str = "", linkage: Linkage = Linkage.NONE) -> Unit:
     """The copy of ``graph`` at ``start``, within reach of all it refers to.
 
     ``first``: the number of its first hyperblock, or of its first point of values, in the trace. ``name``:
@@ -106,7 +106,7 @@ def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, share
             watched, untold = watching(graph, nesting, first, name, recording.allocations)
         case Told.VALUES:
             told = points(graph, nesting, elided, first)
-    made = _Translation(number, graph, nesting, counting, stepped, watched, told, start, shared, table, name)
+    made = _Translation(number, graph, nesting, counting, stepped, watched, told, start, shared, table, name, linkage)
     if recording.told is Told.BLOCKS:
         made.counter.clear()
         made.begins_anywhere = True
@@ -118,12 +118,12 @@ class _Translation:
 
     def __init__(self, number: int, graph: FlowGraph, nesting: Nesting, counting: Counting,
                  stepped: dict[int, tuple[Loop, Stepping]], watched: tuple[Watched, ...], points: tuple[Point, ...],
-                 start: int, shared: Routines, table: int, name: str) -> None:
+                 start: int, shared: Routines, table: int, name: str, linkage: Linkage) -> None:
         self.number, self.graph, self.nesting, self.counting, self.points = number, graph, nesting, counting, points
         self.stepped, self.watched = stepped, watched
         self.told_by = {start: found for found in watched for start in found.blocks}
         self.start, self.shared, self.table = start, shared, table
-        self.write, self.name = Writer(start), name
+        self.write, self.name, self.linkage = Writer(start), name, linkage
         self.begins_anywhere = False  # then a return from the frame that recording began in leads to no callee of it
         self.counter: dict[Place, int] = {
             place: index for index, place in enumerate(counting.places) if index not in stepped}
@@ -138,7 +138,7 @@ class _Translation:
         strings = sum(repeats(i) for b in graph.blocks.values() for i in b.instructions)
         counted = tuple(p.loop for p in points if p.counts_trips)
         self.node = NodeLayout(len(counting.places) + strings, tuple(stepped), counted)
-        self.calls = CallSites(self.write, self.node, shared, table)
+        self.calls = CallSites(self.write, self.node, shared, table, linkage)
         self.headers = {nesting.loops[loop].header: loop for loop in counted if loop is not None}
         for index, (loop, _) in stepped.items():
             for edge in loop.exits:
@@ -197,7 +197,7 @@ class _Translation:
         ways = {b.start: labels[b.start] for b in blocks} | {start: labels[_INSIDE, start] for start, _ in within}
         return Unit(self.number, self.graph, self.nesting, self.counting, self.node, self.stepped, tuple(self.repeated),
                     sites, self.start, code, labels[entry], ways, tuple(self.copies), tuple(self.originals),
-                    self.watched, self.told_by, untold, self.points, self.name, tuple(self.write.marks))
+                    self.watched, self.told_by, untold, self.points, self.name, tuple(self.write.marks), self.linkage)
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
@@ -347,7 +347,11 @@ class _Translation:
             self._count(place, behind, kept)
             for index in entered:
                 self._enter_stepped(index, behind, kept)
-        if not inside:
+        if not inside and self.linkage is not Linkage.NONE:
+            self.write(store_state(SAVED[1], RCX))
+            self.write.to_original(lea_relative(RCX), target)
+            self._by_table(self.calls.add(None, target, target, False))
+        elif not inside:
             self.calls.leave(self.calls.add(None, target, target, False))
         elif target != following:
             self.write.jump(target)
@@ -463,7 +467,11 @@ class _Translation:
         self._mark(last)
         w(store_state(SAVED[1], RCX))
         w.moved(load_target(last, w.here))
-        w(store_state(SAVED[0], RAX), store_state(SAVED[2], RDX))
+        self._by_table(site)
+
+    def _by_table(self, site: int) -> None:
+        """Goes to the original address in rcx, whose value is saved."""
+        self.write(store_state(SAVED[0], RAX), store_state(SAVED[2], RDX))
         self.calls.by_table(site)
 
     def _return(self, block: BasicBlock, last: DecodedInstruction) -> None:

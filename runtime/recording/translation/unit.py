@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from memopt.cfg.loop_nesting import Nesting
 from memopt.instrumentation.edge_counters import Counting
@@ -65,6 +66,24 @@ class Watched:
     blocks: tuple[int, ...] = ()  # its basic blocks
 
 
+class Linkage(Enum):
+    """What code has to do with calls between files. A call of ``f`` in another file goes to a stub (``f@plt``), which
+    jumps to ``f``. The first time, with lazy binding, it jumps to the rest of the stub, which jumps to the resolver of
+    the dynamic linker (``_dl_runtime_resolve``), which jumps to ``f`` when it has found that. In all of these jumps,
+    ``f`` is called by whoever has called the stub (System V ABI, AMD64 supplement, 5.2).
+    """
+
+    NONE = "none"
+    STUB = "stub"
+    REST = "rest of a stub"
+    RESOLVER = "resolver"
+
+    @property
+    def continues(self) -> bool:
+        """Whether it is entered by a jump from a stub, so that its node lies in the slot from which that jumped."""
+        return self in (Linkage.REST, Linkage.RESOLVER)
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """A translated function.
@@ -95,6 +114,7 @@ class Unit:
     points: tuple[Point, ...] = ()  # where values are written to the trace
     name: str = ""  # of the function; "" if it has none
     marks: tuple[tuple[int, Of], ...] = ()  # words of the code that depend on where things lie
+    linkage: Linkage = Linkage.NONE
 
     @property
     def counters(self) -> int:
