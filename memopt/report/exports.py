@@ -8,12 +8,18 @@ Sources: speedscope's file format (its repository's wiki, "Importing from custom
 
 from __future__ import annotations
 
+import bisect
 import json
+import os
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from memopt import __version__
+from memopt.elf.lines import source_lines
 from memopt.store.tree import Frame
+
+_NO_FILE = "???"
 
 
 def speedscope(root: Frame, unit: str) -> str:
@@ -42,35 +48,132 @@ def speedscope(root: Frame, unit: str) -> str:
 
 
 def callgrind(connection: sqlite3.Connection) -> Iterator[str]:
-    """Lines of callgrind's format: costs at the addresses of blocks, calls at their call sites.
+    """Lines of callgrind's format: costs at instructions and their source lines, calls at their call sites.
 
-    Costs are instructions; in a sampled profile nanoseconds, at the addresses of samples and without calls.
+    Costs are instructions; in a sampled profile nanoseconds, at the addresses of samples and without calls. The costs
+    of a function are those of its contexts in the tree, and all costs add up to the total of the tree.
     """
     (command,) = connection.execute("SELECT command FROM run").fetchone()
     exact = connection.execute("SELECT EXISTS (SELECT 1 FROM context)").fetchone()[0]
+    found = _counted(connection) if exact else _sampled(connection)
+    total = sum(cost for function in found.values() for cost in function.costs.values())
     yield from ("# callgrind format", "version: 1", f"creator: memopt {__version__}", f"cmd: {command}",
-                "positions: instr", f"events: {'Ir' if exact else 'Nanoseconds'}", "")
-    costs: dict[int, list[tuple[int, int]]] = {}
-    for function, address, cost in connection.execute(
-            """SELECT f.id, e.start, sum(e.instructions) FROM execution e
-            JOIN function f ON f.image = e.image AND e.start >= f.start AND e.start < f.end GROUP BY f.id, e.start
-            """ if exact else """SELECT b.function, s.address, CAST(1e9 * sum(s.seconds) AS INTEGER) FROM sample s
-            JOIN block b ON b.id = s.block GROUP BY b.function, s.address"""):
-        costs.setdefault(function, []).append((address, cost))
-    calls: dict[int, list[tuple[int, int, int, int]]] = {}
-    for caller, site, callee, entries, inclusive in connection.execute(
-            """SELECT p.function, COALESCE(c.site, p.entry), c.function, sum(c.entries), sum(c.inclusive) FROM context c
-            JOIN context p ON p.id = c.parent WHERE p.function IS NOT NULL AND c.function IS NOT NULL
-            GROUP BY p.function, c.site, c.function"""):
-        calls.setdefault(caller, []).append((site, callee, entries, inclusive))
-    named = {number: (name, path, start) for number, name, path, start in connection.execute(
-        "SELECT f.id, f.name, m.path, f.start FROM function f JOIN image m ON m.id = f.image")}
-    for function in sorted(costs.keys() | calls.keys()):
-        name, path, _ = named[function]
-        yield from (f"ob={path}", "fl=???", f"fn={name}")
-        for address, cost in costs.get(function, ()):
-            yield f"{address:#x} {cost}"
-        for site, callee, entries, inclusive in calls.get(function, ()):
-            yield from (f"cob={named[callee][1]}", "cfi=???", f"cfn={named[callee][0]}",
-                        f"calls={entries} {named[callee][2]:#x}", f"{site:#x} {inclusive}")
+                "positions: instr line", f"events: {'Ir' if exact else 'Nanoseconds'}", f"summary: {total}", "")
+    lines = {key: _Lines(function) for key, function in found.items()}
+    for key, function in found.items():
+        yield from (f"ob={function.path}", f"fl={lines[key].file}", f"fn={function.name}")
+        for address, cost in sorted(function.costs.items()):
+            yield f"{address:#x} {lines[key].at(address)} {cost}"
+        for site, callee, entries, inclusive in function.calls:
+            to = found[callee]
+            # A function that goes on behind a jump from elsewhere (longjmp) has no call; to readers, 0 is no number.
+            yield from (f"cob={to.path}", f"cfi={lines[callee].file}", f"cfn={to.name}",
+                        f"calls={max(1, entries)} {to.start:#x} {lines[callee].at(to.start)}",
+                        f"{site:#x} {lines[key].at(site)} {inclusive}")
         yield ""
+    yield f"totals: {total}"
+
+
+_Key = tuple[str, int]  # file and entry
+
+
+@dataclass(slots=True)
+class _Function:
+    """A function with its costs by address, and its calls: site, callee, entries, cost with all that it calls."""
+
+    name: str
+    path: str
+    start: int
+    end: int
+    costs: dict[int, int] = field(default_factory=dict)
+    calls: list[tuple[int, _Key, int, int]] = field(default_factory=list)
+
+    def add(self, address: int, cost: int) -> None:
+        self.costs[address] = self.costs.get(address, 0) + cost
+
+
+class _Lines:
+    """The source lines of a function, in the file that it is written in. Code that was inlined from another file has
+    the line before it.
+    """
+
+    def __init__(self, function: _Function) -> None:
+        rows = source_lines(function.path, function.start, function.end) if os.path.isabs(function.path) else []
+        self.file = rows[0][1] if rows else "???"
+        self._rows = [(address, line) for address, file, line in rows if file == self.file]
+
+    def at(self, address: int) -> int:
+        """The line of the instruction at ``address``; 0 if it is not known."""
+        index = bisect.bisect_right(self._rows, address, key=lambda row: row[0]) - 1
+        return self._rows[index][1] if index >= 0 else 0
+
+
+def _counted(connection: sqlite3.Connection) -> dict[_Key, _Function]:
+    """The functions of an exact profile."""
+    found: dict[_Key, _Function] = {}
+    own: dict[_Key, int] = {}
+    keys: dict[int, _Key] = {}  # by context
+    for number, name, path, start, end, entry, instructions in connection.execute(
+            """SELECT c.id, f.name, m.path, f.start, f.end, c.entry, c.instructions FROM context c
+            LEFT JOIN function f ON f.id = c.function LEFT JOIN image m ON m.id = c.image"""):
+        key = keys[number] = path or _NO_FILE, entry if start is None else start
+        found.setdefault(key, _Function(name or f"{entry:#x}", key[0], key[1], end or entry + 1))
+        own[key] = own.get(key, 0) + instructions
+    for site, parent, number, entry, entries, inclusive in connection.execute(
+            """SELECT c.site, p.id, min(c.id), p.entry, sum(c.entries), sum(c.inclusive) FROM context c
+            JOIN context p ON p.id = c.parent
+            GROUP BY p.image, p.function, p.entry, c.site, c.image, c.function, c.entry"""):
+        found[keys[parent]].calls.append((entry if site is None else site, keys[number], entries, inclusive))
+    named = {path: sorted(f.start for (of, _), f in found.items() if of == path) for path, _ in found}
+    for path, address, cost in _executed(connection):
+        starts = named.get(path, [])
+        index = bisect.bisect_right(starts, address) - 1
+        function = found[path, starts[index]] if index >= 0 else None
+        if function is not None and address < function.end:
+            function.add(address, cost)
+    for key, function in found.items():
+        _settle(function, own[key])
+    return found
+
+
+def _executed(connection: sqlite3.Connection) -> Iterator[tuple[str, int, int]]:
+    """Triples of a file, the address of an instruction, and how often it was executed."""
+    listed: dict[tuple[int, int], set[int]] = {}  # by file and start of a block
+    for image, start, address in connection.execute(
+            """SELECT f.image, b.start, i.address FROM instruction i JOIN block b ON b.id = i.block
+            JOIN function f ON f.id = b.function"""):
+        listed.setdefault((image, start), set()).add(address)
+    for image, path, start, end, count, instructions in connection.execute(
+            """SELECT m.id, m.path, e.start, e.end, sum(e.count), sum(e.instructions) FROM execution e
+            JOIN image m ON m.id = e.image GROUP BY e.image, e.start, e.end"""):
+        addresses = sorted(a for a in listed.get((image, start), ()) if a < end)
+        if len(addresses) * count > instructions:  # some were left out where a thread ended or a handler came
+            addresses = []
+        yield from ((path, address, count) for address in addresses)
+        yield path, start, instructions - len(addresses) * count
+
+
+def _settle(function: _Function, own: int) -> None:
+    """Makes the costs add up to those of the contexts. Stubs belong to their callers there, and a part of the function
+    that lies apart belongs to the function.
+    """
+    missing = own - sum(function.costs.values())
+    if missing > 0:
+        function.add(function.start, missing)
+    for address in sorted(function.costs, key=function.costs.__getitem__, reverse=True):
+        taken = min(function.costs[address], max(0, -missing))
+        function.costs[address] -= taken
+        missing += taken
+
+
+def _sampled(connection: sqlite3.Connection) -> dict[_Key, _Function]:
+    """The functions of a sampled profile, with nanoseconds."""
+    found: dict[_Key, _Function] = {}
+    for name, path, start, end, address, cost in connection.execute(
+            """SELECT f.name, m.path, f.start, f.end, s.address, CAST(round(1e9 * sum(s.seconds)) AS INTEGER)
+            FROM sample s LEFT JOIN block b ON b.id = s.block LEFT JOIN function f ON f.id = b.function
+            LEFT JOIN image m ON m.id = s.image GROUP BY s.image, b.function, s.address"""):
+        key = path or _NO_FILE, 0 if start is None else start
+        function = found.setdefault(key, _Function(name or "unknown function", key[0], key[1], end or 0))
+        function.add(max(0, address), cost)
+    return found

@@ -78,8 +78,24 @@ def test_speedscope_holds_every_weight_once(tmp_path: Path, rows: str) -> None:
 
 def test_callgrind_costs_and_calls(tmp_path: Path) -> None:
     text = "\n".join(exports.callgrind(open_existing(str(made(tmp_path, COUNTS)))))
-    assert "events: Ir" in text
-    assert "fn=main\n0x1000 10\n0x1014 90\ncob=/bin/prog\ncfi=???\ncfn=inner<int>\ncalls=10 0x1068\n0x1018 60" in text
+    assert "events: Ir\nsummary: 190\n" in text
+    assert "fn=main\n0x1000 0 10\n0x1014 0 90\n" in text
+    assert "cob=/bin/prog\ncfi=???\ncfn=inner<int>\ncalls=10 0x1068 0\n0x1018 0 60\n" in text
+    assert "fn=0x1130\n0x1130 0 30\n" in text  # in no known function
+
+
+def test_the_costs_of_callgrind_are_those_of_the_tree(tmp_path: Path) -> None:
+    """A stub is folded into its caller, a part of a function lies apart, a function goes on without a call."""
+    rows = COUNTS + """
+        UPDATE context SET instructions = 105, inclusive = 195 WHERE id = 1;
+        UPDATE context SET entries = 0, instructions = 50, inclusive = 50 WHERE id = 2;
+        INSERT INTO function VALUES (3, 1, 'apart', 4300, 4310);
+        INSERT INTO execution VALUES (1, 4300, 4304, 1, 7);"""
+    text = "\n".join(exports.callgrind(open_existing(str(made(tmp_path, rows)))))
+    assert "summary: 185\n" in text
+    assert "calls=1 0x1068 0\n" in text  # a reader would take the cost of calls=0 for one of the caller's own
+    own = re.sub(r"(?m)^calls=.*\n.*$", "", text)
+    assert sum(int(cost) for cost in re.findall(r"(?m)^0x[0-9a-f]+ \d+ (\d+)$", own)) == 185
 
 
 def test_the_page_needs_nothing_else_and_holds_the_tree(tmp_path: Path) -> None:
