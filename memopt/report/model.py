@@ -78,6 +78,7 @@ class RunReport:
     samples: int = 0  # the total behind the shares, in samples at the shortest interval
     reason: Reason | None = None  # why the whole program was left alone from its start; the user has been told
     processes: tuple[RunReport, ...] = ()  # the processes that the program started, with --follow
+    follow: bool = False  # most of the time went to processes that the program started, and --follow was not given
 
     @property
     def hot_loops(self) -> tuple[LoopReport, ...]:

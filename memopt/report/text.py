@@ -29,7 +29,7 @@ def lines(report: RunReport, *, verbose: bool = False) -> list[str]:
     for process in report.processes:
         body.append(" ".join(process.program))
         body += [f"  {line}" for line in lines(process, verbose=verbose)[:-1]]
-    return [*body, f"next: {_next_command(report)}"]
+    return [*body, f"next: {_next_command(report, verbose)}"]
 
 
 def _loop_lines(loop: LoopReport) -> list[str]:
@@ -82,11 +82,15 @@ def duration(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
-def _next_command(report: RunReport) -> str:
+def _next_command(report: RunReport, verbose: bool) -> str:
     program = shlex.join(report.program)
+    if report.follow:
+        return f"memopt exec --follow -- {program}"
     hot = (*report.hot_loops, *(loop for process in report.processes for loop in process.hot_loops))
     if any(x.reason is Reason.DRY_RUN for x in hot):
         return f"memopt exec -- {program}"
     if any(x.outcome is Outcome.REPLACED for x in hot):
         return f"memopt exec --json FILE -- {program}   (the same figures as JSON)"
+    if verbose:
+        return f"memopt profile -- {program}   (where the time goes)"
     return f"memopt exec --verbose -- {program}   (with the time of each stage)"

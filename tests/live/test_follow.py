@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,20 @@ def test_what_a_script_starts(build: Build, tmp_path: Path) -> None:
     check((script(tmp_path, f"echo before\n{program} {SIZE}\nexit 7"),), 1)
 
 
-@pytest.mark.long
 def test_without_the_option_only_the_program_itself(build: Build, tmp_path: Path) -> None:
-    command = (script(tmp_path, f"{build('gemm_ijk.c')} 700\nexit 0"),)
+    """The report says where the time went, and how to have that improved."""
+    command = (script(tmp_path, f"{build('gemm_ijk.c')} 1200\nexit 0"),)
     native, trial = run(command, PATIENCE), run_under_memopt(command, PATIENCE)
     assert trial.same_result(native)
     assert not replaced(trial)
+    assert re.search(r"memopt: (9\d|100) % of the processor time, .* it started \(gemm_ijk\)", trial.stderr)
+    assert f"memopt: next: memopt exec --follow -- {command[0]}\n" in trial.stderr
+
+
+def test_a_program_that_starts_little_is_not_asked_to_be_followed(build: Build, tmp_path: Path) -> None:
+    command = ("sh", "-c", f"/bin/true; exec {build('gemm_ijk.c')} 700")
+    trial = run_under_memopt(command, PATIENCE)
+    assert "--follow" not in trial.stderr
 
 
 @pytest.mark.long

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from memopt.console import say_internal
 from memopt.ir.reasons import Reason, Rejected
+from memopt.session.improving.worker import others_first
 from memopt.session.measuring.hotness import Hotness
 from memopt.session.measuring.verdict import Verdict
 from memopt.session.replacing.decision import TRANSIENT, Attempt, Decision, Installed
@@ -278,7 +279,7 @@ class InService:
 
         assert version.measurement is not None
         try:
-            with self.process.timer.stage("turns"):
+            with others_first(), self.process.timer.stage("turns"):
                 return measured(self.process.pid, version.cache, version.period, version.measurement.speedup, attempt,
                                 [other.cache for other in others])
         except Exception as error:  # noqa: BLE001 - it goes on as it was

@@ -2,6 +2,9 @@
 
 Example: ``worker.start(lambda: improver.improve(0x401150))`` returns at once. When the program ends before the job, the
 main thread gives the job up instead of waiting for it.
+
+With --follow there is a worker for each process. Jobs of different workers run one after the other: the assembler and
+other libraries that they use are not made for two threads. A job lets others go first while it only waits.
 """
 
 from __future__ import annotations
@@ -10,7 +13,20 @@ import ctypes
 import queue
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_TURN = threading.Lock()  # held by the worker whose job runs
+
+
+@contextmanager
+def others_first() -> Iterator[None]:
+    """A context in which the jobs of other workers may run. To be entered in a job."""
+    _TURN.release()
+    try:
+        yield
+    finally:
+        _TURN.acquire()
 
 
 class Worker:
@@ -45,7 +61,8 @@ class Worker:
         while True:
             job = self._jobs.get()
             try:
-                job()
+                with _TURN:
+                    job()
             finally:
                 self._busy = False
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from memopt.report.model import RunReport
     from memopt.session.improving.improver import Improver
     from memopt.session.watching.followed import Follower
+    from memopt.session.watching.started import Started
 
 YIELD_SECONDS = 0.002  # between looks at the program while the improver may want to stop it
 EAGER_SECONDS = 0.03  # between looks at processes that memopt did not start itself
@@ -56,10 +57,15 @@ class Session:
         self.improver: Improver | None = None
         self._prepared = False
         self.follower: Follower | None = None
+        self.started: Started | None = None
         if options.follow:
             from memopt.session.watching.followed import Follower
 
             self.follower = Follower(options, target.pid)
+        else:
+            from memopt.session.watching.started import Started
+
+            self.started = Started(target.pid)
 
     def leave_alone(self, note: Note) -> int:
         """Wait for a program that cannot be improved, after one line that says why."""
@@ -96,6 +102,8 @@ class Session:
                 time.sleep(0)
             if self.follower is not None:
                 self.follower.step()
+            if self.started is not None:
+                self.started.step(time.monotonic())
             busy = self._busy()
             self.pace.step(time.monotonic(), busy)
             if not busy and self._consider():
@@ -161,10 +169,13 @@ class Session:
             self.worker.give_up()
         if self.sampler.note:
             notes = (*notes, self.sampler.note)
+        started = "" if self.started is None else self.started.note()
+        if started:
+            notes = (*notes, started)
         try:
             report = self._report(notes)
             processes = self.follower.finish() if self.follower is not None else ()
-            publish(self.options, replace(report, reason=reason, processes=processes))
+            publish(self.options, replace(report, reason=reason, processes=processes, follow=bool(started)))
         except Exception as error:  # noqa: BLE001 - the program's end must still become memopt's
             say_internal("report", error)
         if self.improver is not None:

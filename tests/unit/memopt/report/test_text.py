@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from memopt.ir.reasons import Reason
@@ -34,6 +36,8 @@ def test_nothing_hot_and_the_command_is_quoted() -> None:
         "no hot loop was found",
         "next: memopt exec --verbose -- './a b' '$x'   (with the time of each stage)",
     ]
+    assert lines(report, verbose=True)[-1] == "next: memopt profile -- './a b' '$x'   (where the time goes)"
+    assert lines(replace(report, follow=True))[-1] == "next: memopt exec --follow -- './a b' '$x'"
 
 
 def test_a_dry_run_says_what_it_would_do_and_how_to_do_it() -> None:
