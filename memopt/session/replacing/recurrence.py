@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from memopt.ir.reasons import Rejected
 from memopt.ir.region import Relation
+from memopt.ir.scop import TRIPS
 from memopt.session.replacing.history import LOOKS
 
 if TYPE_CHECKING:
@@ -32,20 +33,38 @@ Sizes = tuple[int, ...]
 
 def entries_ahead(region: Region, exits: frozenset[int], shadow: Shadow) -> list[Sample]:
     """The values of registers and live-in symbols at the entry at which ``shadow`` stands, and at those that follow, as
-    far as a copy of it gets. ``exits``: where the program goes on behind the loop."""
+    far as a copy of it gets. ``exits``: where the program goes on behind the loop.
+
+    A version may leave the first iteration to the original, because registers have other values before it. So where
+    the guards hold at the second iteration only, its values are taken."""
     from runtime.trial.shadow import ShadowStopped, copies_of
-    from runtime.trial.trial import general_registers, live_values
 
     found: list[Sample] = []
     with suppress(Rejected, ShadowStopped), copies_of(shadow, 1) as (ahead,):
         left = AHEAD_SECONDS
         while len(found) < MOST_ENTRIES:
-            registers = general_registers(ahead.registers())
-            signed = {r: (v + (1 << 63)) % (1 << 64) - (1 << 63) for r, v in registers.items()}
-            found.append(signed | live_values(region, ahead))
+            found.append(_sample(region, ahead))
+            if _unlike(region, found[-1]) and found[-1][TRIPS] > 1:
+                left -= ahead.run_to(region.header, left)
+                second = _sample(region, ahead)
+                if not _unlike(region, second):
+                    found[-1] = second
             left -= ahead.run_out(exits, left)
             left -= ahead.run_to(region.header, left)
     return found
+
+
+def _sample(region: Region, shadow: Shadow) -> Sample:
+    from runtime.trial.trial import general_registers, live_values
+
+    registers = general_registers(shadow.registers())
+    signed = {r: (v + (1 << 63)) % (1 << 64) - (1 << 63) for r, v in registers.items()}
+    return signed | live_values(region, shadow)
+
+
+def _unlike(region: Region, entry: Sample) -> bool:
+    """Whether ``entry`` has other sizes than the region was made for."""
+    return any(map(any, sizes(region, (entry,))))
 
 
 def sizes(region: Region, entries: Sequence[Sample]) -> Iterator[Sizes]:

@@ -11,6 +11,7 @@ import pytest
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Relation
+from memopt.ir.scop import TRIPS
 from memopt.session.replacing.capture import KNOWN_AHEAD, for_recurring_sizes
 from memopt.session.replacing.history import LOOKS, History
 from memopt.session.replacing.recurrence import MOST_ENTRIES, entries_ahead, recurring, sizes
@@ -31,10 +32,12 @@ class Region:
 
 @dataclass
 class Copy:
-    """A copy that comes to entries with ``sizes``, one after the other, and takes ``seconds`` from one to the next."""
+    """A copy that comes to the header with ``sizes``, one after the other, and takes ``seconds`` from one to the next.
+    Each time, ``trips`` iterations are left."""
 
     sizes: list[int]
     seconds: float = 0.001
+    trips: int = 1
     stops: list[int] = field(default_factory=list)
 
     def registers(self) -> None:
@@ -66,8 +69,8 @@ class Loop:
 
 @pytest.fixture
 def coming(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Copy]:
-    def coming(sizes: Sequence[int], seconds: float = 0.001) -> Copy:
-        copy = Copy(list(sizes), seconds)
+    def coming(sizes: Sequence[int], seconds: float = 0.001, trips: int = 1) -> Copy:
+        copy = Copy(list(sizes), seconds, trips)
 
         @contextmanager
         def copies(_shadow: object, _count: int) -> Iterator[tuple[Copy]]:
@@ -76,7 +79,7 @@ def coming(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Copy]:
         monkeypatch.setattr("runtime.trial.shadow.copies_of", copies)
         monkeypatch.setattr("runtime.trial.trial.general_registers", lambda _: {"rax": (1 << 64) - 1, "rdi": 0})
         monkeypatch.setattr("runtime.trial.trial.live_values", lambda _region, ahead: {
-            "rsi": ahead.sizes[0], "rdi": 8 * len(ahead.stops)})
+            "rsi": ahead.sizes[0], "rdi": 8 * len(ahead.stops), TRIPS: ahead.trips})
         return copy
 
     return coming
@@ -124,6 +127,17 @@ def test_what_no_guard_compares_is_no_size(coming: Callable[..., Copy]) -> None:
     found = entries_ahead(Region(), frozenset({OUT}), Copy([]))  # type: ignore[arg-type]
     assert len({e["rdi"] for e in found}) > LOOKS
     assert set(sizes(Region(), found)) == {(0,)}
+
+
+def test_the_first_iteration_may_have_other_registers(coming: Callable[..., Copy]) -> None:
+    """A caller's leftovers: the original runs that iteration, and the version comes in at the second one."""
+    leftovers = [number for n in range(100) for number in (200 + n, 100)]
+    copy = coming(leftovers, trips=9)
+    found = entries_ahead(Region(), frozenset({OUT}), Copy([]))  # type: ignore[arg-type]
+    assert set(sizes(Region(), found)) == {(0,)}
+    assert copy.stops == [HEADER, OUT, HEADER] * MOST_ENTRIES
+    copy = coming([200 + n for n in range(100)], trips=9)
+    assert not recurs(), "nor does the second one have the size"
 
 
 @dataclass
