@@ -27,7 +27,7 @@ from runtime.target.memory import PAGE
 from runtime.target.proc import running_seconds
 from runtime.target.tracee import field_of, status_field
 
-FREE_SECONDS = 0.08
+FREE_SECONDS = 0.2  # a program with 100 MB is not made to wait for its copy
 COPIES_SHARE, SAVED_SHARE = 0.25, 0.5
 
 _USED_S = 1.0  # about as long as a copy lives

@@ -75,7 +75,7 @@ def test_all_copies_together_count(program: Program) -> None:
         with budget.counted(PID):
             program.faults += program.pages
         made += 1
-    assert 1 < made < 15
+    assert 1 < made < 25
     assert budget.spent == pytest.approx(made * program.pages * PAGE_S)
     assert budget.spent <= budget.limit(PID)
 
@@ -116,7 +116,7 @@ def test_the_time_of_a_page_is_measured_within_bounds(monkeypatch: pytest.Monkey
         monkeypatch.setattr(copy_cost, "_touch", lambda _, measured=measured: measured)
         assert page_seconds() == pytest.approx(expected)
     page_seconds.cache_clear()
-    assert FREE_SECONDS < 0.1
+    assert FREE_SECONDS <= 0.2
 
 
 def test_what_proc_says_of_this_process() -> None:
