@@ -124,7 +124,9 @@ def _counted(connection: sqlite3.Connection) -> dict[_Key, _Function]:
             JOIN context p ON p.id = c.parent
             GROUP BY p.image, p.function, p.entry, c.site, c.image, c.function, c.entry"""):
         found[keys[parent]].calls.append((entry if site is None else site, keys[number], entries, inclusive))
-    named = {path: sorted(f.start for (of, _), f in found.items() if of == path) for path, _ in found}
+    named: dict[str, list[int]] = {}  # by file: where functions begin
+    for path, start in sorted(found):
+        named.setdefault(path, []).append(start)
     for path, address, cost in _executed(connection):
         starts = named.get(path, [])
         index = bisect.bisect_right(starts, address) - 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from memopt.cfg.functions import Surroundings, flow
 from memopt.cfg.loop_nesting import find_nesting
-from memopt.ir.graph import Kind
+from memopt.ir.graph import FlowGraph, Kind
 from memopt.ir.reasons import Reason, Rejected
 from runtime import faults
 from runtime.patching.code_cache import choose_address
@@ -103,16 +103,20 @@ def translated(code: CodeMap, address: int, text: Text, made: Made, region: Regi
             raise
         graph = flow(read, address, (address, min(bounds[1], address + PAGE)))
     name = text.name(address)
-    linkage = Linkage.RESOLVER if code.is_resolver(address) else Linkage.NONE
-    if text.has_stub(address):
-        first = graph.blocks[graph.entry].instructions
-        alone = first[-1].kind is Kind.INDIRECT and all(i.mnemonic.startswith("endbr") for i in first[:-1])
-        linkage = Linkage.STUB if alone else Linkage.REST
     unit = translate(len(made.units) + 1, graph, find_nesting(graph), region.next, region.shared, table, recording,
-                     made.watched, name, linkage)
+                     made.watched, name, _linkage(code, text, graph))
     faults.point(f"record.copy.{name}")
     made.watched += len(unit.watched) + len(unit.points)
     made.units.append(unit)
     made.texts[unit.number] = text
     parts = tuple(b - text.bias for b in graph.led if b != address and text.bounds(b)[0] == b)
     return Known(unit, Place(region.next, text.bias, region.shared.start), parts)
+
+
+def _linkage(code: CodeMap, text: Text, graph: FlowGraph) -> Linkage:
+    """What the code of ``graph`` has to do with calls between files. A stub jumps at once, its rest pushes a number."""
+    if text.has_stub(graph.entry):
+        *before, last = graph.blocks[graph.entry].instructions
+        alone = last.kind is Kind.INDIRECT and all(i.mnemonic.startswith("endbr") for i in before)
+        return Linkage.STUB if alone else Linkage.REST
+    return Linkage.RESOLVER if code.is_resolver(graph.entry) else Linkage.NONE

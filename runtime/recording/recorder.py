@@ -428,9 +428,9 @@ class Recorder(CallStops):
         for address in (a for a in found if a in kept):
             _, unit, caller, where, counts = found[address]
             of = found[caller][1] if caller in found else None
-            holder = nodes[bisect.bisect_right(nodes, where) - 1]
-            if holder != caller and found[holder][1].linkage is Linkage.STUB and where not in space.units.sites:
-                where = found[holder][3]  # a stub has passed the call on
+            _, holder, of_holder, reached, _ = found[nodes[bisect.bisect_right(nodes, where) - 1]]
+            if where not in space.units.sites and holder.linkage is Linkage.STUB and of_holder == caller:
+                where = reached  # a stub has passed the call on
             place = (0, where) if of is None else (of.number, where if where in space.units.sites else where - caller)
             if place not in calls:
                 calls[place] = self._site(space, of, caller, where)

@@ -107,7 +107,7 @@ def _segment_bytes(pid: int, number: int) -> int:
             return 0
         with open("/proc/sysvipc/shm", encoding="ascii") as file:
             at, size = (column := file.readline().split()).index("shmid"), column.index("size")
-            return next(int(row[size]) for row in map(str.split, file) if int(row[at]) == number & 0xFFFFFFFF)
+            return next((int(row[size]) for row in map(str.split, file) if int(row[at]) == number & 0xFFFFFFFF), 0)
     return 0
 
 

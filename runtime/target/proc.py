@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 
-from runtime.target.tracee import is_own_thread, status_field
+from runtime.target.tracee import is_own_thread, status_field, thread_state
 
 _LOOK_SECONDS = 0.0005  # between two looks at a process that sleeps
 
@@ -56,10 +56,19 @@ def processor_seconds(pid: int) -> float:
     return 0.0
 
 
+def stat_fields(pid: int) -> tuple[str, list[str]]:
+    """Name of a process, and the fields of /proc/PID/stat behind it (proc_pid_stat(5)): the first one, number 3 there,
+    is the state. Empty if the process is gone."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        head, _, rest = file.read().rpartition(") ")
+        return head.partition("(")[2], rest.split()
+    return "", []
+
+
 def await_running(pid: int, seconds: float) -> bool:
     """Waits for at most ``seconds`` while the main thread of ``pid`` sleeps in a system call. Whether it runs then."""
     end = time.monotonic() + seconds
-    while status_field(pid, "State")[:1] in ("S", "D"):
+    while thread_state(pid, pid) in ("S", "D"):
         if time.monotonic() > end:
             return False
         time.sleep(_LOOK_SECONDS)

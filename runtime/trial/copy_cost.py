@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from memopt.ir.reasons import Reason, Rejected
 from runtime.target.memory import PAGE
-from runtime.target.proc import running_seconds
+from runtime.target.proc import running_seconds, stat_fields
 from runtime.target.tracee import field_of, status_field
 
 FREE_SECONDS = 0.2  # a program with 100 MB is not made to wait for its copy
@@ -159,6 +159,5 @@ def _pages(pid: int) -> int:
 
 def _faults(pid: int) -> int:
     """The page faults of ``pid`` that needed no disk: field 10 of /proc/PID/stat."""
-    with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
-        return int(file.read().rpartition(b") ")[2].split()[7])
-    return 0
+    _, fields = stat_fields(pid)
+    return int(fields[7]) if fields else 0

@@ -20,7 +20,7 @@ from memopt.instrumentation.edge_counters import Counts, Place
 from memopt.ir.graph import Loop
 from runtime.recording.recorder import Counted
 from runtime.recording.translation.code_map import Text
-from runtime.recording.translation.unit import Linkage, Unit
+from runtime.recording.translation.unit import Unit
 
 _Key = tuple[int, int]  # thread and address of a node
 
@@ -139,7 +139,7 @@ def _fold_stubs(counted: Sequence[Counted], own: dict[_Key, int], loops: dict[_K
     calls. Returns the nodes of such stubs, which are no level of the tree.
     """
     folded = {(item.tid, item.address): item for item in counted
-              if item.unit.linkage in (Linkage.STUB, Linkage.REST) and (item.tid, item.caller) in own}
+              if item.unit.linkage.belongs_to_call and (item.tid, item.caller) in own}
     folded = {key: item for key, item in folded.items() if (item.tid, item.caller) not in folded}
     for key, item in folded.items():
         above, instructions = (item.tid, item.caller), own.pop(key)

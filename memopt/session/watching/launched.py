@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 YIELD_SECONDS = 0.002  # between looks at the program while the improver may want to stop it
 EAGER_SECONDS = 0.03  # between looks at processes that memopt did not start itself
 NICE = 10
+STARTED_AFTER_SECONDS = 0.5  # of the program, until it is looked for processes that it has started
 WORTH_SAMPLES = 10  # until the improver is made ready: many programs end before they need one
 
 
@@ -62,10 +63,6 @@ class Session:
             from memopt.session.watching.followed import Follower
 
             self.follower = Follower(options, target.pid)
-        else:
-            from memopt.session.watching.started import Started
-
-            self.started = Started(target.pid)
 
     def leave_alone(self, note: Note) -> int:
         """Wait for a program that cannot be improved, after one line that says why."""
@@ -102,12 +99,22 @@ class Session:
                 time.sleep(0)
             if self.follower is not None:
                 self.follower.step()
-            if self.started is not None:
-                self.started.step(time.monotonic())
+            else:
+                self._look_at_started()
             busy = self._busy()
             self.pace.step(time.monotonic(), busy)
             if not busy and self._consider():
                 self.pace.news()
+
+    def _look_at_started(self) -> None:
+        """Look at the processes that the program has started: not at once, many programs end before that is of use."""
+        now = time.monotonic()
+        if self.started is None and now - self.target.started >= STARTED_AFTER_SECONDS:
+            from memopt.session.watching.started import Started
+
+            self.started = Started(self.target.pid)
+        if self.started is not None:
+            self.started.step(now)
 
     def _busy(self) -> bool:
         return self.improver is not None and self.worker.busy

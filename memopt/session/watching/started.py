@@ -9,9 +9,8 @@ Source: proc_pid_stat(5): a process that has been waited for is in the cutime an
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
-from runtime.target.proc import descendants
+from runtime.target.proc import descendants, stat_fields
 
 LOOK_SECONDS = 0.25
 WORTH_SECONDS, WORTH_SHARE = 0.5, 0.5  # of processor time, before the user is told
@@ -25,8 +24,8 @@ class Started:
     def __init__(self, pid: int) -> None:
         self._pid, self._next = pid, 0.0
         self._own = self._waited_for = 0.0
-        self._alive: dict[int, tuple[str, float]] = {}  # name and seconds, when last seen
-        self._seen: dict[int, tuple[str, float]] = {}
+        self._alive = 0.0  # seconds of those that lived at the last look
+        self._seen: dict[int, tuple[str, float]] = {}  # name and seconds, when last seen
 
     def step(self, now: float) -> None:
         """Look, if it is time. ``now``: seconds on any clock."""
@@ -37,17 +36,17 @@ class Started:
         if found is None:
             return
         _, self._own, self._waited_for = found
-        self._alive = {}
+        self._alive = 0.0
         for pid in descendants(self._pid):
             used = _used(pid)
             if used is not None:
                 name, own, waited_for = used
-                self._alive[pid] = name, own + waited_for
+                self._alive += own + waited_for
                 self._seen[pid] = name, own
 
     def note(self) -> str:
         """The line for the user; "" where the program itself used most of the time, or little was used at all."""
-        seconds = self._waited_for + sum(seconds for _, seconds in self._alive.values())
+        seconds = self._waited_for + self._alive
         if seconds < max(WORTH_SECONDS, WORTH_SHARE * (seconds + self._own)):
             return ""
         by_name: dict[str, float] = {}
@@ -62,9 +61,8 @@ class Started:
 
 def _used(pid: int) -> tuple[str, float, float] | None:
     """Name, processor seconds, and those of the children that were waited for; None if the process is gone."""
-    with suppress(OSError, ValueError, IndexError):
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            head, _, rest = file.read().rpartition(") ")
-        user, system, waited_user, waited_system = map(int, rest.split()[11:15])
-        return head.partition("(")[2], (user + system) / _TICKS, (waited_user + waited_system) / _TICKS
-    return None
+    name, fields = stat_fields(pid)
+    if not fields:
+        return None
+    user, system, waited_user, waited_system = map(int, fields[11:15])
+    return name, (user + system) / _TICKS, (waited_user + waited_system) / _TICKS

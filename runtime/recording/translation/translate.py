@@ -104,7 +104,7 @@ def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, share
                             for number, block in enumerate(graph.blocks, first))
         case Told.ACCESSES:
             watched, untold = watching(graph, nesting, first, name, recording.allocations)
-        case Told.VALUES if linkage not in (Linkage.STUB, Linkage.REST):  # these are part of the call
+        case Told.VALUES if not linkage.belongs_to_call:
             told = points(graph, nesting, elided, first)
     made = _Translation(number, graph, nesting, counting, stepped, watched, told, start, shared, table, name, linkage)
     if recording.told is Told.BLOCKS:

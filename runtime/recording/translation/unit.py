@@ -79,6 +79,11 @@ class Linkage(Enum):
     RESOLVER = "resolver"
 
     @property
+    def belongs_to_call(self) -> bool:
+        """Whether it is part of the calls that go by it, and no function of its own."""
+        return self in (Linkage.STUB, Linkage.REST)
+
+    @property
     def continues(self) -> bool:
         """Whether it is entered by a jump from a stub, so that its node lies in the slot from which that jumped."""
         return self in (Linkage.REST, Linkage.RESOLVER)
