@@ -49,8 +49,8 @@ class Register:
 @dataclass(frozen=True, slots=True)
 class Cell:
     """``width`` bytes of memory at ``[base + displacement]``. ``base`` is a 64-bit register with the value it has at
-    the header, or "" for an absolute address. For a live-in, ``base`` may also be the symbol of another live-in of 8
-    bytes."""
+    the header, or "" for an absolute address. For a live-in or a rejoin, ``base`` may also be the symbol of another
+    live-in of 8 bytes."""
 
     base: str
     displacement: int

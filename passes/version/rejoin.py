@@ -19,7 +19,7 @@ from memopt.ir.reasons import VerifyError
 from memopt.ir.region import Cell, Lane, MemoryBacked, Region, Register, RegisterCarried, Rejoin
 from memopt.ir.scop import LIMIT
 from memopt.x86.frame import FrameLayout
-from memopt.x86.instructions import Code, Item, Label, Mem, dword, instruction, jump
+from memopt.x86.instructions import GENERAL, Code, Item, Label, Mem, instruction, jump, sub_register
 from passes.version import rollback
 from passes.version.entry import ENTRY, absolute, leave, vector_state
 from passes.version.guards import ALL, part_of_register
@@ -93,19 +93,19 @@ def _count(layout: FrameLayout, statistics: int) -> Iterator[Item]:
 
 def _store(rejoin: Rejoin, layout: FrameLayout) -> Iterator[Item]:
     """Store the value to its cell, or to the slot from which its register is restored."""
-    if rejoin.width not in (4, 8):
-        raise VerifyError(f"{rejoin} has {rejoin.width} bytes, not 4 or 8")
     yield from wrapping(rejoin.value, layout)
     if isinstance(rejoin.location, Register):
         if rejoin.added:
             raise VerifyError(f"{rejoin} adds to a register")
+        if rejoin.width not in (4, 8):
+            raise VerifyError(f"{rejoin} has {rejoin.width} bytes, not 4 or 8")
         if rejoin.width == 4:
             yield instruction("mov", "eax", "eax")  # a 32-bit result clears the upper half
         yield instruction("mov", Mem("rbp", displacement=layout.register(rejoin.location.name)), "rax")
         return
     yield from _address(rejoin.location, layout)
     yield instruction("add" if rejoin.added else "mov", Mem("rcx", size=rejoin.width),
-                      "rax" if rejoin.width == 8 else dword("rax"))
+                      sub_register("rax", rejoin.width))
 
 
 def _load(backed: MemoryBacked, layout: FrameLayout) -> Iterator[Item]:
@@ -137,11 +137,11 @@ def _restore_part(location: Register | Lane, width: int, layout: FrameLayout) ->
 
 
 def _address(cell: Cell, layout: FrameLayout) -> Iterator[Item]:
-    """rcx = the address of the cell, by the base register's value at the header, which is in its slot."""
+    """rcx = the address of the cell, by the value of its base at the header, which is in a slot."""
     if cell.base == "":
         yield instruction("mov", "rcx", cell.displacement)
         return
-    base = Mem("rbp", displacement=layout.register(cell.base))
+    base = Mem("rbp", displacement=layout.register(cell.base) if cell.base in GENERAL else layout.symbols[cell.base])
     if is_imm32(cell.displacement):
         yield instruction("mov", "rcx", base)
         yield instruction("add", "rcx", cell.displacement)

@@ -11,7 +11,8 @@ chunk (memopt.ir.region.Region.returns_often). For ``rows++`` the rejoin adds H 
 a handler may have set it back meanwhile.
 
 In: the SCoP. Out: the SCoP without these statements, and their cells as rejoins. Sound because nobody else in the nest
-reads or writes the cell, so only its last value matters to what follows.
+reads or writes the cell, so only its last value matters to what follows. A nest that tells how far it is in another
+way, such as ``if (i % 8 == 0) row = i``, is refused: its statements in another order would be ahead of their rows.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from memopt.ir.linear import Linear
+from memopt.ir.linear import Linear, Quotient
+from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, Rejoin
 from memopt.ir.scop import LIMIT, Apply, Array, Constant, ElementType, Index, Read, Scop, Statement
-from memopt.lifting.execution.assumptions import GENERAL
 
 _INTEGERS = (ElementType.I32, ElementType.I64)
 
@@ -31,10 +32,14 @@ def progress_cells(scop: Scop, moving: Collection[str]) -> tuple[Scop, tuple[Rej
     """``scop`` without the statements that store progress, and the rejoins that store it instead.
 
     ``moving``: registers that differ from one iteration of the outermost loop to the next. A SCoP of nothing else stays
-    as it is.
+    as it is. Raises Rejected for a counter that cannot be left to the rejoin.
     """
     found = {a.name: made for a in scop.arrays if (made := _rejoin(a, scop, moving)) is not None}
     others = tuple(s for s in scop.statements if s.write.array not in found)
+    for array in scop.arrays:
+        if array.name not in found and _tells(array, scop):
+            raise Rejected(Reason.NO_SCHEDULE, f"the loop stores how far it is at {array.base}, in a way that memopt "
+                                               "cannot keep in step with the other stores")
     if not found or not others:
         return scop, ()
     return replace(scop, statements=others), tuple(found.values())
@@ -60,10 +65,26 @@ def _rejoin(array: Array, scop: Scop, moving: Collection[str]) -> Rejoin | None:
     for subscript, stride in zip(last.write.subscripts, array.strides, strict=False):
         address += subscript * stride
     base = address.terms[0][0] if address.terms else ""
-    if element.size not in (4, 8) or len(address.terms) > 1 or any(c != 1 for _, c in address.terms) or (
-            base and (base not in GENERAL or base in moving)):
+    if len(address.terms) > 1 or any(c != 1 for _, c in address.terms) or base in moving or (
+            isinstance(base, Quotient)):
         return None
     return Rejoin(Cell(base, address.constant, element.size), value, element.size, added)
+
+
+def _tells(array: Array, scop: Scop) -> bool:
+    """Whether the nest stores a counter to the cell ``array``, outside its innermost loops.
+
+    A cell at a constant distance from the stack pointer is the loop's own."""
+    stores = [s for s in scop.statements if s.write.array == array.name]
+    if array.private or len(stores) == len(scop.statements) or set(array.base.symbols) == {"rsp"} or not all(
+            x.is_constant for s in stores for x in s.write.subscripts):
+        return False
+    deepest = max(len(s.dimensions) for s in scop.statements)
+    return any(len(s.dimensions) < max(2, deepest) and (_counts(s) or _step(s) is not None) for s in stores)
+
+
+def _counts(statement: Statement) -> bool:
+    return isinstance(statement.expression, Index) and not statement.expression.value.is_constant
 
 
 def _stores_counter(statement: Statement) -> bool:

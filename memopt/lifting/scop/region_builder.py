@@ -319,6 +319,7 @@ def _symbols(rejoin: tuple[Rejoin, ...], trips: Trips, found: tuple[Cluster, ...
              memory_backed: tuple[MemoryBacked, ...], guards: Iterable[Guard]) -> set[str | Quotient]:
     """The symbols whose values the guard, the version or the rejoin needs."""
     used = set(trips.numerator.symbols) | {s for r in rejoin for s in r.value.symbols}
+    used |= {r.location.base for r in rejoin if isinstance(r.location, Cell) and r.location.base}
     used |= {s for statement in scop.statements for s in symbols_of(statement)}
     used |= {s for c in found for s in c.symbols.symbols}
     used |= {s for m in memory_backed for x in (m.cell, m.near) if x is not None for s in x.symbols}
