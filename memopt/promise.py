@@ -24,8 +24,8 @@ OUTSIDE = (
     Outside("a program that reads or checks its own machine code: five bytes at the header of each replaced loop are "
             "a jump",
             "licence and integrity checks do that; with --dry-run nothing is changed"),
-    Outside("a program that changes the instructions under this jump, or a loop that memopt had to move: it goes on "
-            "with the old ones (elsewhere in a loop changes are seen, and the original runs)",
+    Outside("a program that changes the instructions under this jump: it goes on with the old ones (elsewhere in a "
+            "loop changes are seen, and the original runs)",
             "live patching and just-in-time compilers do that; the report names the address of each loop"),
     Outside("a handler that looks at where it has interrupted the program, or unwinds by frame pointers: addresses in "
             "memopt's pages belong to no function, and rbp holds memopt's frame there",

@@ -16,6 +16,7 @@ Loops:
 
 - ``dominators``: dominators, postdominators, reverse postorder.
 - ``natural_loops``: natural loops (one header each) and their nesting, for loops that are replaced.
+- ``loop_control``: the branches that control a loop, which name its source line.
 - ``loop_nesting``: all loops, irreducible ones too, for profiles.
 
 Changed graphs:
@@ -29,6 +30,6 @@ Liveness:
 
 - ``dead_registers``: registers and flags that are dead at a loop header.
 
-Tested by: tests/unit/memopt/cfg, a file for each module; ``cold_calls`` by test_sqrt_exits.py of
-memopt/lifting/execution and test_displacement.py of memopt/x86.
+Tested by: tests/unit/memopt/cfg, a file for each module; ``loop_control`` by test_lines.py of memopt/elf,
+``cold_calls`` by test_sqrt_exits.py of memopt/lifting/execution and test_displacement.py of memopt/x86.
 """

@@ -6,7 +6,7 @@ the difference to the addresses in a process.
 
 May be touched: the file is mapped read-only; nothing is written but by ``kept``, and no process is looked at. Files are
 not trusted: every offset and count is checked before use. A file that is not what the caller asked for is an
-``ElfError``; unwind tables, landing pads and line tables that cannot be read count as absent. LIEF, pyelftools and
+``ElfError``; unwind tables, landing pads and line tables that cannot be read count as absent. LIEF, symbolic and
 cxxfilt are imported by one module each, and only when they are needed.
 
 - ``image``: header, program headers and sections of an ELF file, and bounds-checked reads.
@@ -14,8 +14,7 @@ cxxfilt are imported by one module each, and only when they are needed.
 - ``unwind``: function ranges from .eh_frame, which stripped programs have too.
 - ``landing``: the landing pads of a function, where exceptions go on.
 - ``relocations``: the symbol behind a slot of the global offset table; functions and variables by name.
-- ``lines``: source lines of addresses, from DWARF.
-- ``linetable``: the interpreter of DWARF line-number programs.
+- ``lines``: source lines of addresses and loops, with what was inlined there, from DWARF.
 - ``kept``: what was found out about files, kept between runs in a private directory.
 - ``executable``: what kind of executable a file is, for the benchmark's records.
 

@@ -1,126 +1,123 @@
-"""Source lines of addresses, from DWARF, by pyelftools, which only this module imports.
+"""Source lines of addresses, with the functions that were inlined there, from DWARF by symbolic, which only this module
+imports.
 
-In: a path, link-time addresses. Out: ``file.c:12``, or None. It serves the report, after the program has ended. The
-work is bounded in time and bytes: for a large or malformed file every answer may be None.
+Example: an addition comes from ``std::accumulate``, which is called in line 27 of ``covar.cpp``. The chain of its
+address is ``stl_numeric.h:140``, ``covar.cpp:27``. It is shown as ``covar.cpp:27 (inlined from stl_numeric.h:140)``.
+
+In: the path of a file, link-time addresses. Out: ``SourceLine``, or None without usable debug information. Everything
+that memopt says about source lines comes from here. Files of any content are allowed: symbolic checks what it reads.
+Source: DWARF 5, sections 3.3.8 (inlined subroutines) and 6.2 (line tables).
 """
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-from memopt.elf.image import ElfError, Image
-from memopt.elf.linetable import Header, find_row, rows_between
+from memopt.elf.image import PT_LOAD, ElfError, Image
+
+if TYPE_CHECKING:
+    from symbolic.symcache import SymCache
+
+    from memopt.ir.graph import Control
 
 _MAX_DEBUG_BYTES = 256 << 20
-_MAX_LINE_PROGRAM_BYTES = 2 << 20
-_SECONDS = 1.0
-_Answer = TypeVar("_Answer")
 
 
-def _malformed() -> tuple[type[Exception], ...]:
-    """The exceptions that pyelftools may raise for a hostile file: it checks little of what it reads."""
-    from elftools.common.exceptions import DWARFError, ELFError
-    from elftools.construct import ConstructError
+class Place(NamedTuple):
+    """A line of a source file."""
 
-    return (DWARFError, ELFError, ConstructError, ArithmeticError, AssertionError, AttributeError, LookupError,
-            MemoryError, OSError, RecursionError, TypeError, ValueError)
+    file: str  # path, as the compiler knew it
+    line: int
 
-
-def source_line(path: str, address: int) -> str | None:
-    """``file.c:12`` for link-time ``address``; None without usable debug information."""
-    def line(_: Any, program: Any) -> str | None:
-        row = find_row(*_opcodes(program), address)
-        return f"{os.path.basename(_names(program, row[0])[1])}:{row[1]}" if row else None
-
-    return _ask(path, address, line)
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.file)}:{self.line}"
 
 
-def source_lines(path: str, start: int, end: int) -> list[tuple[int, str, int]]:
-    """The line table of the link-time addresses ``[start, end)``: (address, path of the source, line), sorted.
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """The line of an instruction or a loop in the file of its function. ``inlined``: where the code itself stands, if
+    it was inlined from another file."""
 
-    An entry holds up to the address of the next one. Empty without usable debug information.
-    """
-    def lines(unit: Any, program: Any) -> list[tuple[int, str, int]]:
-        base = os.fsdecode(unit.get_top_DIE().attributes["DW_AT_comp_dir"].value)
-        last = {address: (file, number) for address, file, number in rows_between(*_opcodes(program), start, end)}
-        paths = {file: os.path.join(base, *_names(program, file)) for file, _ in last.values()}
-        return [(address, paths[file], number) for address, (file, number) in sorted(last.items())]
+    file: str
+    line: int
+    inlined: Place | None = None
 
-    return _ask(path, start, lines) or []
+    def __str__(self) -> str:
+        return str(Place(self.file, self.line)) + (f" (inlined from {self.inlined})" if self.inlined else "")
 
 
-def _ask(path: str, address: int, ask: Callable[[Any, Any], _Answer | None]) -> _Answer | None:
-    """The first non-empty answer of ``ask(unit, line program)`` over the units that may contain ``address``."""
-    try:
-        with Image(path) as image:  # most programs have no line tables: skip the import of a large library
-            if not any(section.name.endswith("debug_line") for section in image.sections):
-                return None
-    except (ElfError, OSError):
+class SourceLines:
+    """The source lines of one file.
+
+    Its debug information is read when a line is first asked for; a file with too much of it counts as one without."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._base = 0  # addresses in the table are relative to it
+        self._table: SymCache | None = None
+        self._read = False
+
+    def at(self, address: int) -> SourceLine | None:
+        """The line of the instruction at the link-time ``address``."""
+        return _shown(self.chain(address))
+
+    def of_loop(self, control: Control, bias: int = 0) -> SourceLine | None:
+        """The line of the loop with this ``control``: that of its ``for`` or ``while``. ``bias``: of the addresses.
+
+        A loop begins in the source before everything in it. So its line is the first one of its branches, compared from
+        the outermost function inwards. Where a compiler has merged several jumps back, the merged one has no line."""
+        chains = [self.chain(branch - bias) for branch in control.branches]
+        if not all(chains):
+            chains += [self.chain(branch - bias) for branch in control.guards]
+        return _shown(min(filter(None, chains), key=lambda chain: [p.line for p in reversed(chain)], default=()))
+
+    def chain(self, address: int) -> tuple[Place, ...]:
+        """The place of the code at ``address``, then that of the call by which it was inlined, and so on up to the
+        function's own code. Empty if it is not known; a compiler's own code has no line."""
+        table = self._opened()
+        if table is None or address < self._base:
+            return ()
+        from symbolic.exceptions import SymbolicError
+
+        try:
+            found = table.lookup(address - self._base)  # type: ignore[no-untyped-call]
+        except (SymbolicError, UnicodeError, ValueError, OverflowError):
+            return ()
+        places = [Place(x.full_path or "", x.line) for x in found]
+        while places and not (places[0].line and places[0].file):
+            del places[0]
+        return tuple(places) if all(p.file and p.line for p in places) else ()
+
+    def _opened(self) -> SymCache | None:
+        if not self._read:
+            self._read = True
+            if self._has_lines():
+                from symbolic.debuginfo import Archive
+                from symbolic.exceptions import SymbolicError
+
+                try:
+                    self._table = Archive.open(self._path).get_object(arch="x86_64").make_symcache()
+                except (SymbolicError, OSError, LookupError, ValueError):
+                    self._table = None
+        return self._table
+
+    def _has_lines(self) -> bool:
+        """Whether the file has line tables: most have none, and the import of a large library is saved."""
+        try:
+            with Image(self._path) as image:
+                self._base = next((s.address for s in image.segments if s.kind == PT_LOAD), 0)
+                debug = [s for s in image.sections if s.name.startswith((".debug_", ".zdebug_"))]
+                return (any(s.name.endswith("debug_line") for s in debug)
+                        and sum(s.size for s in debug) <= _MAX_DEBUG_BYTES)
+        except (ElfError, OSError):
+            return False
+
+
+def _shown(chain: tuple[Place, ...]) -> SourceLine | None:
+    """The innermost place of ``chain`` in the file of the function itself."""
+    if not chain:
         return None
-    try:
-        with open(path, "rb") as stream:
-            return next(filter(None, (ask(unit, program) for unit, program in _programs(stream, address))), None)
-    except _malformed():
-        return None
-
-
-def _programs(stream: Any, address: int) -> Iterator[tuple[Any, Any]]:
-    from elftools.elf.elffile import ELFFile
-
-    elf = ELFFile(stream)
-    debug = [s for s in elf.iter_sections() if s.name.startswith((".debug_", ".zdebug_"))]
-    if not any(s.name.endswith("debug_line") for s in debug) or sum(s.data_size for s in debug) > _MAX_DEBUG_BYTES:
-        return
-    dwarf = elf.get_dwarf_info(relocate_dwarf_sections=False, follow_links=False)
-    deadline = time.monotonic() + _SECONDS
-    for unit in _units_for(dwarf, address, deadline):
-        program = dwarf.line_program_for_CU(unit)
-        if program is not None and program.header["unit_length"] <= _MAX_LINE_PROGRAM_BYTES:
-            yield unit, program
-
-
-def _units_for(dwarf: Any, address: int, deadline: float) -> Iterator[Any]:
-    """The compilation units that may contain ``address``: by .debug_aranges if it lists it, else all, until
-    ``deadline``."""
-    ranges = dwarf.get_aranges()
-    offset = ranges.cu_offset_at_addr(address) if ranges else None
-    if offset is not None:
-        yield dwarf.get_CU_at(offset)
-        return
-    for unit in dwarf.iter_CUs():
-        if time.monotonic() > deadline:
-            return
-        if _covers(unit, address):
-            yield unit
-
-
-def _covers(unit: Any, address: int) -> bool:
-    top = unit.get_top_DIE().attributes
-    low = top.get("DW_AT_low_pc")
-    high = top.get("DW_AT_high_pc")
-    if low is None or high is None:
-        # The unit's code is in several ranges: only its line program can tell.
-        return "DW_AT_ranges" in top
-    end = high.value if high.form == "DW_FORM_addr" else low.value + high.value
-    return bool(low.value <= address < end)
-
-
-def _opcodes(program: Any) -> tuple[Header, bytes]:
-    header = program.header
-    program.stream.seek(program.program_start_offset)
-    code = program.stream.read(program.program_end_offset - program.program_start_offset)
-    return Header(header.opcode_base, header.line_base, header.line_range, header.minimum_instruction_length,
-                  header.standard_opcode_lengths), code
-
-
-def _names(program: Any, index: int) -> tuple[str, str]:
-    """(folder, name) of file number ``index``. Folder 0 is the one in which the compiler ran (DWARF 5, 6.2.4)."""
-    header = program.header
-    later = header["version"] >= 5
-    entry = header["file_entry"][index if later else index - 1]
-    folders = header["include_directory"]
-    number = entry.dir_index if later else entry.dir_index - 1
-    return os.fsdecode(folders[number]) if number >= 0 else "", os.fsdecode(entry.name)
+    own = next(place for place in chain if place.file == chain[-1].file)
+    return SourceLine(own.file, own.line, None if own == chain[0] else chain[0])

@@ -4,8 +4,8 @@ Example: ``call [rip + 0x2fe2]`` calls through the slot of ``memcpy``; the slot'
 stripped program.
 
 In: the file, the link-time address of a slot, or a name. Out: the symbol's name; whether the file defines a function or
-variable of a name. Relocations of the types R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT are read (AMD64 supplement to the
-System V ABI, 4.4).
+variable of a name, and which it takes from others. Relocations of the types R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT
+are read (AMD64 supplement to the System V ABI, 4.4).
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ def symbol_of_slot(image: Image, slot: int) -> str:
 def slots(image: Image) -> dict[int, str]:
     """Every slot of the file: link-time address -> symbol."""
     return {at: _name(image, table, index) for at, table, index in _slots(image)}
+
+
+def imports(image: Image) -> frozenset[str]:
+    """The names of the symbols that the file takes from others (dynamic symbol table); none of a static program."""
+    return frozenset(image.string(strings + at, _MAX_NAME) for strings, (at, _, _, section, _, _)
+                     in _entries(image, SHT_DYNSYM) if at and not section)
 
 
 def _slots(image: Image) -> Iterator[tuple[int, Section, int]]:
@@ -63,10 +69,14 @@ def variable(image: Image, name: str) -> int | None:
 
 
 def _defined(image: Image, tables: int, name: str, kinds: tuple[int, ...]) -> int | None:
+    return next((value for strings, (at, info, _, section, value, _) in _entries(image, tables)
+                 if info & 0xF in kinds and section and image.string(strings + at, _MAX_NAME) == name), None)
+
+
+def _entries(image: Image, tables: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Each entry of the symbol tables of this kind, with the file offset of the names."""
     for table in image.sections:
         if table.kind == tables and table.link < len(image.sections):
             count, strings = min(table.size // SYMBOL.size, _MAX_ENTRIES), image.sections[table.link].offset
-            for at, info, _, section, value, _ in SYMBOL.iter_unpack(image.read(table.offset, count * SYMBOL.size)):
-                if info & 0xF in kinds and section and image.string(strings + at, _MAX_NAME) == name:
-                    return int(value)
-    return None
+            for entry in SYMBOL.iter_unpack(image.read(table.offset, count * SYMBOL.size)):
+                yield strings, entry

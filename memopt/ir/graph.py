@@ -154,6 +154,14 @@ class Loop:
         return f"{'  ' * self.depth}loop {self.header:#x} blocks {blocks}; back from {back}; exits {exits}"
 
 
+class Control(NamedTuple):
+    """Addresses of the branches that control a loop. ``branches`` leave it or go back to its header. ``guards`` pass it
+    by: if the loop has no iteration, they go where it leads in the end."""
+
+    branches: tuple[int, ...]
+    guards: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class LoopForest:
     """All natural loops, one for each header: each after its parent, siblings by address.

@@ -6,13 +6,12 @@ shares are shown, and of each a bounded part, so that the page stays small.
 
 from __future__ import annotations
 
-import bisect
 import sqlite3
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from memopt.elf.lines import source_lines
+from memopt.elf.lines import Place
 from memopt.store.queries import LEADS_TO
 from memopt.traces.notation import expanded
 
@@ -41,45 +40,43 @@ def _code(connection: sqlite3.Connection) -> Iterator[tuple[str, object]]:
     chosen = connection.execute(f"""
         WITH own AS (SELECT function, sum(instructions) AS weight FROM context GROUP BY function UNION ALL
                      SELECT b.function, sum(s.seconds) FROM sample s JOIN block b ON b.id = s.block GROUP BY b.function)
-        SELECT f.id, f.name, m.path, f.start, f.end, m.id
+        SELECT f.id, f.name, f.start, f.end, m.id
         FROM function f JOIN image m ON m.id = f.image JOIN own w ON w.function = f.id
         WHERE w.weight >= {_LEAST} * (SELECT sum(weight) FROM own)
         ORDER BY w.weight DESC LIMIT {_FUNCTIONS}""").fetchall()
-    for number, name, path, start, end, image in chosen:
+    for number, name, start, end, image in chosen:
         weights = dict(connection.execute(
             "SELECT address, sum(seconds) FROM sample WHERE image = ? AND address BETWEEN ? AND ? GROUP BY address",
             (image, start, end - 1)).fetchall())
         pieces = connection.execute("SELECT start, end, sum(count) FROM execution WHERE image = ? AND start >= ? AND "
                                     "start < ? GROUP BY start, end ORDER BY start", (image, start, end)).fetchall()
-        lines = _Lines(path, start, end)
+        lines = _Lines()
         rows = []
-        for address, mnemonic, operands, depth in connection.execute(f"""
-                SELECT i.address, i.mnemonic, i.operands, COALESCE(l.depth, 0) FROM block b
+        for address, mnemonic, operands, depth, *place in connection.execute(f"""
+                SELECT i.address, i.mnemonic, i.operands, COALESCE(l.depth, 0), i.file, i.line, i.inlined FROM block b
                 JOIN instruction i ON i.block = b.id LEFT JOIN loop l ON l.id = b.loop
                 WHERE b.function = ? ORDER BY i.address LIMIT {_ROWS}""", (number,)):
             weight = weights.get(address, 0) if weights else sum(n for a, b, n in pieces if a <= address < b)
-            rows.append((lines.before(address), address, f"{mnemonic} {operands}", depth, weight))
+            rows.append((lines.before(*place), address, f"{mnemonic} {operands}", depth, weight))
         yield str(number), {"name": name, "rows": rows, "unit": "s" if weights else "times"}
 
 
 class _Lines:
     """Source lines of a function: a line is shown in front of its first instruction."""
 
-    def __init__(self, path: str, start: int, end: int) -> None:
-        self._rows = source_lines(path, start, end)
+    def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
-        self._last: tuple[str, int] | None = None
+        self._last: tuple[str, int, str | None] | None = None
 
-    def before(self, address: int) -> str | None:
-        """The source line to show in front of the instruction at ``address``; None if the instruction before has the
-        same line. Must be called in ascending order of addresses."""
-        index = bisect.bisect_right(self._rows, address, key=lambda row: row[0]) - 1
-        if index < 0 or self._rows[index][1:] == self._last:
+    def before(self, file: str | None, line: int | None, inlined: str | None) -> str | None:
+        """The source line to show in front of an instruction at that place; None if the instruction before has the
+        same one, or it is not known."""
+        if file is None or line is None or (file, line, inlined) == self._last:
             return None
-        _, path, line = self._rows[index]
-        self._last = path, line
-        text = self._source(path)
-        return f"{path.rsplit('/', 1)[-1]}:{line}  {text[line - 1] if line <= len(text) else ''}".rstrip()
+        self._last = file, line, inlined
+        text = self._source(file)
+        where = f" (inlined from {inlined})" if inlined else ""
+        return f"{Place(file, line)}{where}  {text[line - 1] if line <= len(text) else ''}".rstrip()
 
     def _source(self, path: str) -> list[str]:
         if path not in self._texts:

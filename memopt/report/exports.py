@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import bisect
 import json
-import os
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from memopt import __version__
-from memopt.elf.lines import source_lines
 from memopt.store.tree import Frame
 
 _NO_FILE = "???"
@@ -59,7 +57,7 @@ def callgrind(connection: sqlite3.Connection) -> Iterator[str]:
     total = sum(cost for function in found.values() for cost in function.costs.values())
     yield from ("# callgrind format", "version: 1", f"creator: memopt {__version__}", f"cmd: {command}",
                 "positions: instr line", f"events: {'Ir' if exact else 'Nanoseconds'}", f"summary: {total}", "")
-    lines = {key: _Lines(function) for key, function in found.items()}
+    lines = {key: _Lines(connection, function) for key, function in found.items()}
     for key, function in found.items():
         yield from (f"ob={function.path}", f"fl={lines[key].file}", f"fn={function.name}")
         for address, cost in sorted(function.costs.items()):
@@ -93,19 +91,18 @@ class _Function:
 
 
 class _Lines:
-    """The source lines of a function, in the file that it is written in. Code that was inlined from another file has
-    the line before it.
-    """
+    """The source lines of a function, in the file that it is written in."""
 
-    def __init__(self, function: _Function) -> None:
-        rows = source_lines(function.path, function.start, function.end) if os.path.isabs(function.path) else []
-        self.file = rows[0][1] if rows else "???"
-        self._rows = [(address, line) for address, file, line in rows if file == self.file]
+    def __init__(self, connection: sqlite3.Connection, function: _Function) -> None:
+        rows = connection.execute("""SELECT i.address, i.file, i.line FROM image m JOIN function f ON f.image = m.id
+            JOIN block b ON b.function = f.id JOIN instruction i ON i.block = b.id
+            WHERE m.path = ? AND f.start = ? AND i.file IS NOT NULL""", (function.path, function.start)).fetchall()
+        self.file = rows[0][1] if rows else _NO_FILE
+        self._lines: dict[int, int] = {address: line for address, file, line in rows if file == self.file}
 
     def at(self, address: int) -> int:
         """The line of the instruction at ``address``; 0 if it is not known."""
-        index = bisect.bisect_right(self._rows, address, key=lambda row: row[0]) - 1
-        return self._rows[index][1] if index >= 0 else 0
+        return self._lines.get(address, 0)
 
 
 def _counted(connection: sqlite3.Connection) -> dict[_Key, _Function]:

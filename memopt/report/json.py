@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from memopt.report.model import LoopReport, RunReport
+from memopt.elf.lines import Place, SourceLine
+from memopt.report.model import LoopReport, RunReport, Statement
 
 FORMAT = 1
 
@@ -38,12 +39,16 @@ def _loop(loop: LoopReport) -> dict[str, Any]:
     return {
         "address": f"{loop.address:#x}",
         "function": loop.function or None,
-        "source": loop.source or None,
+        **_source(loop.source),
         "share": loop.share,
         "outcome": loop.outcome.value,
         "reason": loop.reason.value if loop.reason else None,
         "explanation": loop.reason.explain if loop.reason else None,
         "detail": loop.detail or None,
+        "statement": _statement(loop.statement),
+        "tried": [{"address": f"{x.address:#x}", "function": x.function or None, **_source(x.source),
+                   "reason": x.reason.value, "explanation": x.reason.explain, "detail": x.detail or None,
+                   "statement": _statement(x.statement)} for x in loop.tried],
         "plan": loop.plan or None,
         "seconds_per_iteration_before": loop.seconds_per_iteration_before,
         "seconds_per_iteration_after": loop.seconds_per_iteration_after,
@@ -53,3 +58,14 @@ def _loop(loop: LoopReport) -> dict[str, Any]:
         "iterations_run": loop.iterations_run,
         "runs": loop.runs,
     }
+
+
+def _source(source: SourceLine | None) -> dict[str, Any]:
+    if source is None:
+        return {"source": None, "file": None, "line": None, "inlined": None}
+    return {"source": str(Place(source.file, source.line)), "file": source.file, "line": source.line,
+            "inlined": str(source.inlined) if source.inlined else None}
+
+
+def _statement(statement: Statement | None) -> dict[str, Any] | None:
+    return None if statement is None else {**_source(statement.source), "text": statement.text or None}

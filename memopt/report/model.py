@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
+from memopt.elf.lines import SourceLine
 from memopt.ir.reasons import Reason, VerifyError
 
 HOT_SHARE = 0.02  # the report for people leaves out kept loops with a smaller share of the samples
@@ -24,6 +26,26 @@ class Outcome(Enum):
     KEPT = "kept"
 
 
+class Statement(NamedTuple):
+    """A statement of the program's source: ``line 12: `s += a[k] * x[col[k]];```. ``text`` is "" where it cannot be
+    read."""
+
+    source: SourceLine
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A loop of a nest that was tried, and why it was left alone."""
+
+    address: int  # of its header in the running program
+    function: str
+    source: SourceLine | None
+    reason: Reason
+    detail: str = ""
+    statement: Statement | None = None  # where in the source ``detail`` is
+
+
 @dataclass(frozen=True, slots=True)
 class LoopReport:
     """One hot loop: what was done with it, and how fast it is. A time or ratio is None if it was not measured."""
@@ -31,10 +53,12 @@ class LoopReport:
     address: int  # of its header in the running program
     share: float  # of all samples, 0 to 1
     outcome: Outcome
-    function: str = ""  # "" if unknown; so is ``source``
-    source: str = ""  # file:line
+    function: str = ""  # "" if unknown
+    source: SourceLine | None = None
     reason: Reason | None = None
     detail: str = ""  # the place or value behind ``reason``
+    statement: Statement | None = None  # where in the source ``detail`` is
+    tried: tuple[Tried, ...] = ()  # the loops that were left alone before the decision, from the outermost inwards
     plan: str = ""  # the transformation, in words
     seconds_per_iteration_before: float | None = None
     seconds_per_iteration_after: float | None = None

@@ -5,13 +5,18 @@ In: ``RunReport``. Out: lines without the prefix ``memopt:``, which ``memopt.con
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from memopt.ir.reasons import Reason
-from memopt.report.model import LoopReport, Outcome, RunReport
+from memopt.report.model import LoopReport, Outcome, RunReport, Tried
 
 # Reasons that hold for the whole program: the report gives them once, not for each loop.
 _WHOLE_PROGRAM = frozenset({Reason.SECCOMP, Reason.PTRACE_FORBIDDEN, Reason.SET_UID, Reason.THIRTY_TWO_BIT})
+
+_CODE_ADDRESS = re.compile(r"(?:\b(?:at|in|by|of) (?:the (?:block|loop|branch|jump) at )?)?0x[0-9a-f]+")
+# Numbers of registers and addresses, which say nothing about the source.
+_OPAQUE = re.compile(r"\b(?:0x[0-9a-f]{3,}|[re]?[abcd]x|[re]?[sd]i|[re][sb]p|r\d+[dwb]?|[xyz]mm\d+|m\[)")
 
 
 def lines(report: RunReport, *, verbose: bool = False) -> list[str]:
@@ -19,9 +24,9 @@ def lines(report: RunReport, *, verbose: bool = False) -> list[str]:
     body = list(report.notes)
     hot = report.hot_loops
     if hot and not verbose and all(loop.reason in _WHOLE_PROGRAM for loop in hot):
-        return [*body, f"{report.program[0]}: {_why(hot[0])}; it runs natively"]
+        return [*body, f"{report.program[0]}: {_why(hot[0], verbose)}; it runs natively"]
     for loop in hot:
-        body += _loop_lines(loop)
+        body += _loop_lines(loop, verbose)
     if not hot and not report.processes:
         body.append("no hot loop was found")
     if verbose:
@@ -32,25 +37,47 @@ def lines(report: RunReport, *, verbose: bool = False) -> list[str]:
     return [*body, f"next: {_next_command(report, verbose)}"]
 
 
-def _loop_lines(loop: LoopReport) -> list[str]:
-    head = f"{_place(loop)}, {100 * loop.share:.1f} % of the time: "
+def _loop_lines(loop: LoopReport, verbose: bool) -> list[str]:
+    head = f"{_place(loop, verbose)}, {100 * loop.share:.1f} % of the time: "
+    tried = [f"  {_place(x, verbose)}: {_why(x, verbose)}" for x in loop.tried]
     if loop.reason is Reason.DRY_RUN:
-        return [head + "would be replaced", f"  {loop.plan}", *_speed_lines(loop)]
+        return [head + "would be replaced", f"  {loop.plan}", *_speed_lines(loop), *_around(tried)]
+    if loop.reason is not None and len(tried) > 1:
+        return [head + "left alone", *tried]
     if loop.reason is not None:
-        return [head + f"left alone, because {_why(loop)}"]
+        return [head + f"left alone, because {_why(loop, verbose)}"]
     when = "" if loop.installed_after_seconds is None else f" {duration(loop.installed_after_seconds)} after the start"
-    return [head + "replaced" + when, f"  {loop.plan}", *_speed_lines(loop)]
+    return [head + "replaced" + when, f"  {loop.plan}", *_speed_lines(loop), *_around(tried)]
 
 
-def _why(loop: LoopReport) -> str:
-    reason = loop.reason.explain if loop.reason else ""
-    return f"{reason} ({loop.detail})" if loop.detail else reason
+def _around(tried: list[str]) -> list[str]:
+    return ["  left alone around it:", *(f"  {line}" for line in tried)] if tried else []
 
 
-def _place(loop: LoopReport) -> str:
+def _why(loop: LoopReport | Tried, verbose: bool) -> str:
+    """Why a loop was left alone, in the words of its source. Registers and addresses are shown only on demand."""
+    if loop.reason is None:
+        return ""
+    detail, where = loop.detail, ""
+    if loop.statement is not None:
+        source, text = loop.statement
+        same = loop.source is not None and source.file == loop.source.file
+        where = (f"line {source.line}" if same else str(source)) + (f": `{text}`" if text else "")
+        detail = _CODE_ADDRESS.sub("", detail).strip()
+    if verbose:
+        parts = (where, loop.detail)
+    else:
+        parts = (where, "" if _OPAQUE.search(detail) else detail)
+    shown = ": ".join(filter(None, parts))
+    return f"{loop.reason.explain} ({shown})" if shown else loop.reason.explain
+
+
+def _place(loop: LoopReport | Tried, verbose: bool) -> str:
+    """``spmv at spmv.c:10``; with the address where it is asked for, or nothing else is known."""
     name = loop.function or "a loop"
-    source = f" ({loop.source})" if loop.source else ""
-    return f"{name}{source} at {loop.address:#x}"
+    if loop.source is None:
+        return f"{name} at {loop.address:#x}"
+    return f"{name} at {loop.source}" + (f", {loop.address:#x}" if verbose else "")
 
 
 def _speed_lines(loop: LoopReport) -> list[str]:

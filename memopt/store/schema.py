@@ -15,7 +15,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Mapping
 
-VERSION = 5
+VERSION = 6
 _APPLICATION = 0x6D656D6F  # "memo", in the header of the file (sqlite.org/fileformat.html, offset 68)
 
 _COUNTS = """
@@ -252,7 +252,10 @@ CREATE TABLE loop (               -- a loop of a function
     header   INTEGER NOT NULL,    -- address of its header
     depth    INTEGER NOT NULL,    -- 1: outermost
     last     INTEGER NOT NULL,    -- highest id of a loop inside
-    irreducible INTEGER NOT NULL  -- 1: irreducible: has entries other than its header
+    irreducible INTEGER NOT NULL, -- 1: irreducible: has entries other than its header
+    file     TEXT,                -- source file of its function; NULL: unknown, also for line
+    line     INTEGER,             -- source line at which it begins
+    inlined  TEXT                 -- where its code stands, as file:line, if it was inlined from another file
 );
 CREATE TABLE block (              -- a basic block
     id       INTEGER PRIMARY KEY,
@@ -276,6 +279,9 @@ CREATE TABLE instruction (
     bytes    BLOB NOT NULL,
     mnemonic TEXT NOT NULL,
     operands TEXT NOT NULL,       -- Intel syntax
+    file     TEXT,                -- source file of its function; NULL: unknown, or the function did not run
+    line     INTEGER,             -- source line
+    inlined  TEXT,                -- where the code stands, as file:line, if it was inlined from another file
     PRIMARY KEY (block, address)
 ) WITHOUT ROWID;
 CREATE TABLE call (               -- a call instruction
@@ -315,12 +321,19 @@ def _with_values(copy: sqlite3.Connection) -> None:
         copy.execute("ALTER TABLE access ADD COLUMN alignment INTEGER")  # not if a migration has just made the table
 
 
+def _with_lines(copy: sqlite3.Connection) -> None:
+    for table in ("loop", "instruction"):
+        for column in ("file TEXT", "line INTEGER", "inlined TEXT"):
+            copy.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+
+
 # By version of a file: the function that migrates it to the next version.
 _MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], object]] = {
     1: lambda copy: copy.executescript(_COUNTS),
     2: lambda copy: copy.executescript(_MEMORY),
     3: _with_values,
     4: lambda copy: copy.executescript(_THREADS),
+    5: _with_lines,
 }
 
 

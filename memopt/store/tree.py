@@ -64,10 +64,11 @@ def _contexts(connection: sqlite3.Connection, root: Frame, names: Mapping[int, s
     functions: dict[int, Frame] = {}
     loops: dict[tuple[int, int], Frame] = {}
     counted = connection.execute("""SELECT x.context, x.loop, l.parent, l.header, x.entries, x.iterations,
-        x.instructions FROM context_loop x JOIN loop l ON l.id = x.loop ORDER BY x.context, x.loop""").fetchall()
-    inside: dict[int, list[tuple[int, int | None, int, int, int, int]]] = {}
-    for context, *row in counted:
-        inside.setdefault(context, []).append((row[0], row[1], row[2], row[3], row[4], row[5]))
+        x.instructions, l.file, l.line FROM context_loop x JOIN loop l ON l.id = x.loop
+        ORDER BY x.context, x.loop""").fetchall()
+    inside: dict[int, list[tuple[int, int | None, str, int, int, int]]] = {}
+    for context, loop, around, header, entries, rounds, own, *place in counted:
+        inside.setdefault(context, []).append((loop, around, _loop_name(header, *place), entries, rounds, own))
     for number, thread, parent, function, name, entry, file, loop, entries, instructions in connection.execute(
             """SELECT c.id, c.thread, c.parent, c.function, f.name, c.entry, m.path, c.loop, c.entries, c.instructions
             FROM context c LEFT JOIN function f ON f.id = c.function LEFT JOIN image m ON m.id = c.image
@@ -79,8 +80,8 @@ def _contexts(connection: sqlite3.Connection, root: Frame, names: Mapping[int, s
         frame = functions[number] = Frame(name or f"{entry:#x}", "function", instructions, entries, None, file or "",
                                           function=function)
         above.below.append(frame)
-        for inner, around, header, times, rounds, own in inside.get(number, ()):
-            found = loops[number, inner] = Frame(f"loop {header:#x}", "loop", own, times, rounds, file or "",
+        for inner, around, shown, times, rounds, own in inside.get(number, ()):
+            found = loops[number, inner] = Frame(shown, "loop", own, times, rounds, file or "",
                                                  function=function)
             frame.own -= own
             (loops.get((number, around or 0)) or frame).below.append(found)
@@ -90,8 +91,8 @@ def _samples(connection: sqlite3.Connection, root: Frame, names: Mapping[int, st
     threads: dict[int, Frame] = {}
     functions: dict[tuple[int, int | None], Frame] = {}
     loops: dict[tuple[int, int], Frame] = {}
-    nest = {loop: (parent, header)
-            for loop, parent, header in connection.execute("SELECT id, parent, header FROM loop")}
+    nest = {loop: (parent, _loop_name(header, *place)) for loop, parent, header, *place in connection.execute(
+        "SELECT id, parent, header, file, line FROM loop")}
     for thread, function, name, file, loop, seconds in connection.execute(
             """SELECT s.thread, b.function, f.name, m.path, b.loop, sum(s.seconds) FROM sample s
             LEFT JOIN block b ON b.id = s.block LEFT JOIN function f ON f.id = b.function
@@ -110,7 +111,11 @@ def _samples(connection: sqlite3.Connection, root: Frame, names: Mapping[int, st
             current = nest[current][0]
         for inner in reversed(around):
             if (thread, inner) not in loops:
-                loops[thread, inner] = Frame(f"loop {nest[inner][1]:#x}", "loop", file=file or "", function=function)
+                loops[thread, inner] = Frame(nest[inner][1], "loop", file=file or "", function=function)
                 frame.below.append(loops[thread, inner])
             frame = loops[thread, inner]
         frame.own += seconds
+
+
+def _loop_name(header: int, file: str | None, line: int | None) -> str:
+    return f"loop {header:#x}" + ("" if file is None else f" ({os.path.basename(file)}:{line})")

@@ -31,7 +31,7 @@ def test_dependences_of_known_loops(build: Build, tmp_path: Path, level: str) ->
     program, path = str(build("watched_dependences.c", level=level)), tmp_path / "p.db"
     record((program,), path, "--memory")
     verdicts = {(row["function"], row["depth"]): str(row["through_memory"])
-                for row in asked(path, "parallel-candidates") if row["file"] == os.path.realpath(program)}
+                for row in asked(path, "parallel-candidates") if row["image"] == os.path.realpath(program)}
     if level == "-O0":  # counters in memory are dependences, too
         assert verdicts["chain", 1].startswith("serial, distance 1 ")
         return
@@ -129,7 +129,7 @@ def test_reads_that_nothing_fetches_ahead(build: Build, tmp_path: Path) -> None:
     program, path = str(build("unfetched.c", level="-O1")), tmp_path / "p.db"
     record((program,), path, "--memory")
     found = {(row["function"], row["pattern"], row["count"]) for row in asked(path, "missing-prefetch")
-             if row["file"] == os.path.realpath(program)}
+             if row["image"] == os.path.realpath(program)}
     assert found == {("far_steps", "steps of 8192", 2000), ("scattered", "irregular", 2000)}
 
 
@@ -140,7 +140,7 @@ def test_dependences_alone(build: Build, tmp_path: Path) -> None:
         path = tmp_path / f"{option}.db"
         record((program,), path, option)
         verdicts.append([(row["function"], row["depth"], row["through_memory"])
-                         for row in asked(path, "parallel-candidates") if row["file"] == os.path.realpath(program)])
+                         for row in asked(path, "parallel-candidates") if row["image"] == os.path.realpath(program)])
     assert verdicts[0] == verdicts[1] != []
     assert asked(path, "SELECT * FROM access") == []
     said = run([*memopt_command(), "report", str(path)], PATIENCE).stdout.decode().split("carry through memory\n")[1]

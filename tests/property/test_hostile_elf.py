@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memopt.elf.image import ElfError, Image
-from memopt.elf.lines import source_line, source_lines
+from memopt.elf.lines import SourceLines
 from memopt.elf.symbols import Symbols
 from memopt.elf.unwind import function_ranges
 from tests.conftest import Build
@@ -20,8 +20,9 @@ def _look(path: str, address: int) -> None:
     function_ranges(path)
     with suppress(ElfError, OSError), Image(path) as image:
         Symbols(image).function_at(address)
-    source_line(path, address)
-    source_lines(path, address, address + 4096)
+    lines = SourceLines(path)
+    for at in range(address, address + 256, 5):
+        lines.at(at)
 
 
 def _place(program: Path) -> int:

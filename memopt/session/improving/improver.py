@@ -12,13 +12,14 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memopt import __version__
 from memopt.console import say_internal
 from memopt.ir.reasons import Reason, Rejected
-from memopt.report.model import RunReport, Stage
+from memopt.report.model import RunReport, Stage, Tried
 from memopt.session.improving.in_service import RETRIES, RETRY_SECONDS, InService
 from memopt.session.improving.prefilter import around, worth_lifting
 from memopt.session.improving.worker import Worker
@@ -32,10 +33,10 @@ from memopt.session.replacing.decision import (
     Refused,
     loop_report,
     more_telling,
-    source_line_of,
 )
 from memopt.session.replacing.history import History
 from memopt.session.replacing.process import Process
+from memopt.session.replacing.source import Sources
 from runtime.patching import perf_map
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Improver:
         self._current: Attempt | None = None
         self._hotness: Hotness | None = None
         self._before: dict[int, int] = {}  # the samples at the start of the current attempt
-        self._sources: dict[int, str] = {}  # by address, ``file.c:12``
+        self._sources = Sources()
 
     @property
     def busy(self) -> bool:
@@ -121,11 +122,8 @@ class Improver:
         self.process.copies.at_stake = hotness.open_share
         if self._waits(address):
             return self.in_service.hold()
-        if worth_lifting(self.process.pid, address):
-            self.worker.start(functools.partial(self.improve, address))
-        else:  # a hot place with nothing to compute: reported, and never looked at again
-            self.settle(Refused(address, (around(address),), None, Reason.NO_PLAN,
-                                "no arithmetic on memory in a loop"))
+        job = self.improve if worth_lifting(self.process.pid, address) else self._pass_over
+        self.worker.start(functools.partial(job, address))
         return True
 
     def _waits(self, address: int) -> bool:
@@ -154,7 +152,17 @@ class Improver:
             self._waiting.append(around(address))
         self._current = None
         self._spent += time.monotonic() - began
-        self._look_up_source(decision)
+
+    def _pass_over(self, address: int) -> None:
+        """Settle a hot place with nothing to compute: it is reported, and never looked at again."""
+        from memopt.session.replacing.site import find_site
+
+        attempt = Attempt(address, (around(address),))
+        with suppress(Rejected):
+            attempt.site = find_site(self.process.pid, address)
+            inner = attempt.site.loops[-1].header if attempt.site.loops else address
+            attempt.source = self._sources.of_header(attempt.site, inner)
+        self.settle(attempt.refused(Reason.NO_PLAN, "no arithmetic on memory in a loop", Findings()))
 
     def attempt(self, attempt: Attempt) -> Decision:
         """Try to replace a loop around the attempt's address; whatever fails inside, the program runs on."""
@@ -170,7 +178,9 @@ class Improver:
             if self.closed:
                 perf_map.delete(process.pid)
         except Rejected as rejected:
-            attempt.decision = attempt.refused(rejected.reason, rejected.detail, history.findings)
+            site = attempt.site
+            statement = None if site is None else self._sources.statement(site, rejected.detail)
+            attempt.decision = attempt.refused(rejected.reason, rejected.detail, history.findings, statement)
         except TargetEnded:
             attempt.decision = attempt.refused(Reason.ENDED, "", history.findings)
         except Exception as error:  # noqa: BLE001 - whatever fails inside, the program runs on
@@ -225,6 +235,8 @@ class Improver:
 
         with self.process.timer.stage("find"):
             site = attempt.site = find_site(self.process.pid, attempt.address)
+            attempt.source = self._sources.of_header(site, site.loops[-1].header if site.loops else attempt.address)
+        attempt.tried.clear()
         if not site.loops:
             attempt.ranges += site.straight_line()
             if (installed := self._replace_around(attempt, site)) is not None:
@@ -233,18 +245,24 @@ class Improver:
                 raise Rejected(Reason.CALL, f"{site.function} is called through a pointer, or from elsewhere")
             raise Rejected(Reason.NOT_A_NEST, f"{attempt.address:#x} is in no loop")
         nest, attempt.ranges = site.decided(site.loops[-1])
-        attempt.address = nest.header
+        attempt.address, attempt.source = nest.header, self._sources.of_loop(site, nest)
         refusals: list[tuple[Loop, Rejected]] = []
+
+        def left_alone(loop: Loop, why: Rejected) -> None:
+            refusals.append((loop, why))
+            self._note(attempt, site, loop, why, site.loops.index(loop))
+
         for loop in site.loops:
             known = self.history.refused.get(loop)
             if known is not None:
-                refusals.append((loop, known))
+                left_alone(loop, known)
                 continue
             began = time.monotonic()
             if self._left():
                 raise Rejected(Reason.NOT_REACHED, "the program has left the loop")
             try:
-                return self._replace_at_sizes(site, loop)
+                installed = self._replace_at_sizes(site, loop)
+                return replace(installed, source=self._sources.of_loop(site, loop), tried=attempt.left_alone)
             except Rejected as rejected:
                 most = RETRIES
                 if loop is not site.loops[-1] and rejected.reason in (Reason.NOT_REACHED, Reason.TOO_SHORT):
@@ -252,13 +270,18 @@ class Improver:
                 again = rejected.reason in TRANSIENT and self._tries.get(attempt.address, 0) + 1 < most
                 if again or rejected.reason in _AT_ONCE:
                     raise  # a later attempt may succeed
-                refusals.append((loop, rejected))
+                left_alone(loop, rejected)
                 if rejected.reason not in TRANSIENT or most == 1:
                     self.history.refused[loop] = Rejected(rejected.reason, rejected.detail)
             if loop is site.loops[0] and (installed := self._replace_around(attempt, site)) is not None:
                 return installed
         own = [r for loop, r in refusals if loop.blocks <= nest.blocks]  # other refusals are of loops around the nest
         raise functools.reduce(more_telling, own or [r for _, r in refusals])
+
+    def _note(self, attempt: Attempt, site: Site, loop: Loop, why: Rejected, order: int) -> None:
+        """Note that ``loop``, a candidate of ``site``, was left alone. ``order``: larger for loops further in."""
+        attempt.tried[order] = Tried(loop.header, site.function, self._sources.of_loop(site, loop), why.reason,
+                                     why.detail, self._sources.statement(site, why.detail))
 
     def _most_tries(self, reason: Reason, seconds: float) -> int:
         """How often an outer loop is tried when the last try took so long: it may never have more iterations."""
@@ -274,13 +297,15 @@ class Improver:
         around = calling(self.process.pid, site)
         if around is None:
             return None
-        for loop in around.loops:
+        for order, loop in enumerate(around.loops, -len(around.loops)):
             if loop in self.history.refused:
+                self._note(attempt, around, loop, self.history.refused[loop], order)
                 continue
             attempt.site = around
             try:
                 installed = self._replace_at_sizes(around, loop)
             except Rejected as rejected:
+                self._note(attempt, around, loop, rejected, order)
                 attempt.site, self.history.findings = site, Findings()
                 again = rejected.reason in TRANSIENT and not self._tries.get(attempt.address, 0)
                 if again or rejected.reason in (Reason.ENDED, Reason.COPY_COSTS):
@@ -288,7 +313,8 @@ class Improver:
                 if rejected.reason not in TRANSIENT:
                     self.history.refused[loop] = Rejected(rejected.reason, rejected.detail)
             else:
-                return replace(installed, ranges=installed.ranges + attempt.ranges)
+                return replace(installed, ranges=installed.ranges + attempt.ranges,
+                               source=self._sources.of_loop(around, loop), tried=attempt.left_alone)
         return None
 
     def _replace_at_sizes(self, site: Site, loop: Loop) -> Installed:
@@ -321,10 +347,7 @@ class Improver:
         if (current := self.unfinished) is not None:
             decisions.append(current.decision or current.refused(Reason.ENDED, "", self.history.findings))
         decisions += [d for d in self._postponed.values() if d.address not in {x.address for x in decisions}]
-        if not self.busy:  # else the thread may be in the middle of importing what this needs
-            for decision in decisions:
-                self._look_up_source(decision)
-        loops = tuple(loop_report(d, hotness, process.started, self._sources.get(d.address, "")) for d in decisions)
+        loops = tuple(loop_report(d, hotness, process.started) for d in decisions)
         if self.history.left:
             notes = (*notes, (f"{self.history.left >> 10} KiB of code that was taken out stay in the program until it "
                              "ends: a suspended context may still stand there"))
@@ -339,7 +362,3 @@ class Improver:
         self.closed = True
         if self.history.named:
             perf_map.delete(self.process.pid)
-
-    def _look_up_source(self, decision: Decision) -> None:
-        if decision.site is not None and decision.address not in self._sources:
-            self._sources[decision.address] = source_line_of(decision)

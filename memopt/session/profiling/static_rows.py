@@ -15,6 +15,7 @@ from contextlib import suppress
 from memopt.cfg.functions import FunctionStructure, structures
 from memopt.elf.image import ElfError, Image
 from memopt.elf.kept import load, store
+from memopt.elf.lines import SourceLines
 from memopt.elf.symbols import Function, Symbols
 from memopt.session.profiling.images import Located, MappedCode
 from memopt.store.static import add_functions, add_image
@@ -68,7 +69,7 @@ def _describe(connection: sqlite3.Connection, number: int, path: str, met: set[i
         functions = Symbols(image).everything
         if not whole or len(functions) > MOST_FUNCTIONS:
             functions = tuple(filter(was_met, functions))
-        add_functions(connection, number, _structures(image, functions))
+        add_functions(connection, number, _structures(image, functions), SourceLines(path), was_met)
 
 
 def _structures(image: Image, functions: Sequence[Function]) -> Iterator[FunctionStructure]:

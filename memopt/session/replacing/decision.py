@@ -7,15 +7,16 @@ out again is refused from then on; its ``Installed`` is replaced by a ``Refused`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from memopt.ir.reasons import Reason
-from memopt.report.model import LoopReport, Outcome
+from memopt.report.model import LoopReport, Outcome, Statement, Tried
 from memopt.session.measuring.verdict import Service
 
 if TYPE_CHECKING:
+    from memopt.elf.lines import SourceLine
     from memopt.ir.code import CompiledRegion
     from memopt.ir.graph import Loop
     from memopt.ir.plan import NestPlan
@@ -53,6 +54,9 @@ class Refused:
     plan: NestPlan | None = None  # of the version that was made, or taken out
     measurement: Measurement | None = None
     period: int = 1  # as in memopt.ir.region.Region
+    source: SourceLine | None = None
+    statement: Statement | None = None  # where in the source ``detail`` is
+    tried: tuple[Tried, ...] = ()  # the loops that were left alone before
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +75,8 @@ class Installed:
     installed_after: float  # seconds from the start of the process
     service: Service
     behind: Installed | None = None  # the version that is asked where this one's guard fails
+    source: SourceLine | None = None
+    tried: tuple[Tried, ...] = ()  # the loops around it that were left alone before
 
     @property
     def period(self) -> int:
@@ -87,7 +93,7 @@ class Installed:
     def refused(self, reason: Reason, detail: str) -> Refused:
         """The refusal that takes the place of this version in the report once it is taken out."""
         return Refused(self.address, self.ranges, self.site, reason, detail, self.compiled.plan, self.measurement,
-                       self.period)
+                       self.period, self.source, tried=self.tried)
 
 
 Decision = Refused | Installed
@@ -101,9 +107,17 @@ class Attempt:
     ranges: Ranges
     site: Site | None = None
     decision: Decision | None = None
+    source: SourceLine | None = None
+    tried: dict[int, Tried] = field(default_factory=dict)  # the loops that were left alone so far, smaller: further out
 
-    def refused(self, reason: Reason, detail: str, findings: Findings) -> Refused:
-        return Refused(self.address, self.ranges, self.site, reason, detail, findings.plan, findings.measurement)
+    @property
+    def left_alone(self) -> tuple[Tried, ...]:
+        """The loops that were left alone so far, from the outermost inwards."""
+        return tuple(found for _, found in sorted(self.tried.items()))
+
+    def refused(self, reason: Reason, detail: str, findings: Findings, statement: Statement | None = None) -> Refused:
+        return Refused(self.address, self.ranges, self.site, reason, detail, findings.plan, findings.measurement,
+                       source=self.source, statement=statement, tried=self.left_alone)
 
 
 def more_telling(first: Rejected, second: Rejected) -> Rejected:
@@ -114,25 +128,17 @@ def more_telling(first: Rejected, second: Rejected) -> Rejected:
     return second if first.reason is Reason.CALL and second.reason not in TRANSIENT else first
 
 
-def source_line_of(decision: Decision) -> str:
-    """``file.c:12`` from the debug information, "" if there is none. Slow: best called while the program runs."""
-    from memopt.elf.lines import source_line
-
-    site = decision.site
-    return (site and source_line(site.path, decision.address - site.bias)) or ""
-
-
-def loop_report(decision: Decision, hotness: Hotness, started: float, source: str) -> LoopReport:
-    """The loop's part of the report. ``started``: when the program was started, on the monotonic clock. ``source``:
-    ``file.c:12``, "" if it is not known."""
-    site, measured, ranges = decision.site, decision.measurement, decision.ranges
+def loop_report(decision: Decision, hotness: Hotness, started: float) -> LoopReport:
+    """The loop's part of the report. ``started``: when the program was started, on the monotonic clock."""
+    site, measured, ranges, source = decision.site, decision.measurement, decision.ranges, decision.source
     before = None if measured is None else measured.original / decision.period
     speedup = None if measured is None else measured.speedup
     function = site.function if site else ""
     match decision:
         case Refused(plan=plan):
             return LoopReport(decision.address, hotness.share(ranges), Outcome.KEPT, function, source, decision.reason,
-                              decision.detail, plan.summary if plan else "", before, shadow_speedup=speedup)
+                              decision.detail, decision.statement, decision.tried, plan.summary if plan else "", before,
+                              shadow_speedup=speedup)
         case Installed(cache=cache):
             statistics, placement = cache.read_statistics(), cache.placement
             ranges = (*ranges, (placement.code, placement.code + placement.code_size))
@@ -143,7 +149,7 @@ def loop_report(decision: Decision, hotness: Hotness, started: float, source: st
                 after = inside / iterations
             first = hotness.first_seen(decision.ranges)
             return LoopReport(
-                decision.address, hotness.share(ranges), Outcome.REPLACED, function, source,
+                decision.address, hotness.share(ranges), Outcome.REPLACED, function, source, tried=decision.tried,
                 plan=decision.compiled.plan.summary, seconds_per_iteration_before=before,
                 seconds_per_iteration_after=after, installed_after_seconds=decision.installed_after,
                 installed_after_first_sample_seconds=None if first is None else (

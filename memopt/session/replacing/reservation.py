@@ -33,15 +33,18 @@ MOST_DATA = 64 << 20  # bytes that are searched for tables
 def make_room(process: Process, code: LoopCode, lifted: Lifted) -> tuple[Lifted, Displacement]:
     """The region with the bytes at the header that the patch covers, and the instructions or the loop that move.
 
-    This searches all of the text for branches to these bytes, so it is done only once there is something to gain.
-    Raises Rejected (NO_ROOM, INDIRECT_JUMP).
+    This searches all of the text for branches to these bytes, so it is done only once there is something to gain. A
+    loop moves only in a program that cannot change its code. Raises Rejected (NO_ROOM, INDIRECT_JUMP).
     """
+    from memopt.session.replacing.constant_text import may_change_its_text
     from memopt.x86.displacement import displacement
     from runtime.patching.install import unpatched
 
     with process.timer.stage("reserve"), unpatched(process.pid) as text:
         displaced = displacement(text.read, code.site.graph, code.loop, code.site.text,
                                  surroundings(code.site, text.read_some, process.pid))
+    if displaced.blocks and may_change_its_text(process.pid):
+        raise Rejected(Reason.NO_ROOM, "the whole loop would have to move, and the program may change its code")
     return replace(lifted, region=replace(lifted.region, displaced=displaced.original)), displaced
 
 

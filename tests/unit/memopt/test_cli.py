@@ -165,7 +165,7 @@ def test_import_is_light() -> None:
     code = "import sys, memopt.cli; print(*sys.modules)"
     loaded = set(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True).stdout.split())
     assert "memopt.cli" in loaded
-    assert not loaded & {"numpy", "islpy", "lief", "capstone", "keystone", "pyvex", "unicorn", "elftools", "rich",
+    assert not loaded & {"numpy", "islpy", "lief", "capstone", "keystone", "pyvex", "unicorn", "symbolic", "rich",
                          "click", "memopt.session.driver"}
 
 

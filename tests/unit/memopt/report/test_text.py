@@ -4,27 +4,28 @@ from dataclasses import replace
 
 import pytest
 
+from memopt.elf.lines import Place, SourceLine
 from memopt.ir.reasons import Reason
-from memopt.report.model import LoopReport, Outcome, RunReport, Stage
+from memopt.report.model import LoopReport, Outcome, RunReport, Stage, Statement, Tried
 from memopt.report.text import duration, lines
 
 REPLACED = LoopReport(
-    0x5555, 0.973, Outcome.REPLACED, "dgemm", "gemm.c:8", plan="tiled (i/96), 8x24 register tile",
+    0x5555, 0.973, Outcome.REPLACED, "dgemm", SourceLine("/src/gemm.c", 8), plan="tiled (i/96), 8x24 register tile",
     seconds_per_iteration_before=0.0216, seconds_per_iteration_after=0.00017, installed_after_seconds=1.21,
     iterations_run=1999, runs=1,
 )
-KEPT = LoopReport(0x6666, 0.023, Outcome.KEPT, "main", reason=Reason.CALL, detail="call at 0x1122")
+KEPT = LoopReport(0x6666, 0.023, Outcome.KEPT, "main", reason=Reason.CALL, detail="at 0x1122")
 
 
 def test_replaced_and_kept_loops() -> None:
     report = RunReport("0.1.0", ("./dgemm", "2048"), (KEPT, REPLACED), (Stage("find", 0.002),), ("a note",))
     assert lines(report) == [
         "a note",
-        "dgemm (gemm.c:8) at 0x5555, 97.3 % of the time: replaced 1.21 s after the start",
+        "dgemm at gemm.c:8, 97.3 % of the time: replaced 1.21 s after the start",
         "  tiled (i/96), 8x24 register tile",
         "  21.6 ms per outer iteration before, 170 us after: 127 times as fast",
         "  entered 1 time, 1,999 outer iterations",
-        "main at 0x6666, 2.3 % of the time: left alone, because the loop calls a function (call at 0x1122)",
+        "main at 0x6666, 2.3 % of the time: left alone, because the loop calls a function",
         "next: memopt exec --json FILE -- ./dgemm 2048   (the same figures as JSON)",
     ]
     assert "  find: 2 ms" in lines(report, verbose=True)
@@ -48,6 +49,46 @@ def test_a_dry_run_says_what_it_would_do_and_how_to_do_it() -> None:
         "  31 times as fast in a trial copy",
         "next: memopt exec -- ./p",
     ]
+
+
+_SPMV = SourceLine("/src/spmv.c", 11)
+_STATEMENT = Statement(SourceLine("/src/spmv.c", 12), "s += a[k] * x[col[k]];")
+
+
+@pytest.mark.parametrize(("source", "reason", "detail", "statement", "short", "long"), [
+    (_SPMV, Reason.DATA_DEPENDENT_ADDRESS, "the address is loaded at 0x55c28a43", _STATEMENT,
+     "spmv at spmv.c:11: an address depends on loaded data (line 12: `s += a[k] * x[col[k]];`: the address is loaded)",
+     ("spmv at spmv.c:11, 0x401150: an address depends on loaded data (line 12: `s += a[k] * x[col[k]];`: the address "
+      "is loaded at 0x55c28a43)")),
+    (_SPMV, Reason.CALL, "at 0x401162", Statement(SourceLine("/src/sum.h", 3, Place("/usr/vector.h", 9)), ""),
+     "spmv at spmv.c:11: the loop calls a function (sum.h:3 (inlined from vector.h:9))",
+     "spmv at spmv.c:11, 0x401150: the loop calls a function (sum.h:3 (inlined from vector.h:9): at 0x401162)"),
+    (None, Reason.CARRIED_VALUE, "r12d is still used after the loop", None,
+     "spmv at 0x401150: a value is carried from iteration to iteration in a way that memopt cannot transform",
+     ("spmv at 0x401150: a value is carried from iteration to iteration in a way that memopt cannot transform (r12d is "
+      "still used after the loop)")),
+    (None, Reason.NO_PLAN, "expected 0.97 times as fast", None,
+     "spmv at 0x401150: no transformation is expected to make it faster on this machine (expected 0.97 times as fast)",
+     "spmv at 0x401150: no transformation is expected to make it faster on this machine (expected 0.97 times as fast)"),
+])
+def test_a_reason_speaks_of_the_source(source: SourceLine | None, reason: Reason, detail: str,
+                                       statement: Statement | None, short: str, long: str) -> None:
+    tried = Tried(0x401150, "spmv", source, reason, detail, statement)
+    outer = Tried(0x401100, "spmv", SourceLine("/src/spmv.c", 9), Reason.TRIP_COUNT)
+    loop = LoopReport(0x401150, 0.9, Outcome.KEPT, "spmv", source, reason, detail, statement, (outer, tried))
+    report = RunReport("1", ("./p",), (loop,))
+    assert lines(report)[0].endswith(", 90.0 % of the time: left alone")
+    assert lines(report)[1:3] == ["  spmv at spmv.c:9: the trip count is not known at loop entry", f"  {short}"]
+    assert lines(report, verbose=True)[2] == f"  {long}"
+    alone = replace(loop, tried=(tried,))
+    assert lines(RunReport("1", ("./p",), (alone,)))[0].partition(": left alone, because ")[2] == (
+        short.partition(": ")[2])
+
+
+def test_loops_around_a_replaced_one_say_why_they_stay() -> None:
+    outer = Tried(0x5500, "dgemm", SourceLine("/src/gemm.c", 7), Reason.CALL)
+    text = lines(RunReport("1", ("./p",), (replace(REPLACED, tried=(outer,)),)))
+    assert text[4:6] == ["  left alone around it:", "    dgemm at gemm.c:7: the loop calls a function"]
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [

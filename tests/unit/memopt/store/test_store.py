@@ -13,6 +13,7 @@ import pytest
 
 from memopt.cfg.functions import structures
 from memopt.elf.image import Image
+from memopt.elf.lines import SourceLines
 from memopt.elf.symbols import Symbols
 from memopt.store import schema
 from memopt.store.ask import answer, names
@@ -30,7 +31,8 @@ def profile(build: Build, tmp_path: Path) -> Path:
     program = str(build("gemm_ijk.c"))
     image = add_image(connection, program)
     with Image(program) as opened:
-        add_functions(connection, image, structures(opened, Symbols(opened).everything))
+        add_functions(connection, image, structures(opened, Symbols(opened).everything),
+                      SourceLines(str(path)), lambda _: True)
     connection.execute("""INSERT INTO sample SELECT 1, ?, b.id, b.start, 10, 10.0 FROM block b
         JOIN loop l ON l.id = b.loop JOIN function f ON f.id = b.function
         WHERE f.name = 'dgemm' AND l.depth = 3 LIMIT 1""", (image,))
@@ -154,10 +156,14 @@ def test_older_files_have_all_tables(profile: Path) -> None:
 
     expected = columns()
     younger = schema._VALUES + schema._THREADS
-    for version, gone in ((4, ["thread"]), (3, re.findall(r"CREATE TABLE (\w+)", younger)),
+    for version, gone in ((5, []), (4, ["thread"]), (3, re.findall(r"CREATE TABLE (\w+)", younger)),
                           (2, re.findall(r"CREATE TABLE (\w+)", schema._MEMORY + younger))):
         with closing(sqlite3.connect(profile)) as connection:
             connection.executescript("".join(f"DROP TABLE IF EXISTS {name};" for name in gone))
+            if version == 5:
+                connection.executescript("".join(f"ALTER TABLE {table} DROP COLUMN {column};"
+                                                 for table in ("loop", "instruction")
+                                                 for column in ("file", "line", "inlined")))
             if version == 3:
                 before = ", ".join(str(name) for name in expected["access"][:-1])
                 connection.executescript(f"DROP TABLE access; CREATE TABLE access ({before}  -- as it was\n)")

@@ -16,7 +16,8 @@ ROWS = """
 INSERT INTO run VALUES ('0', 'prog 5', 'machine', '2026-01-01T00:00:00', 1.0, 'exit 0');
 INSERT INTO image VALUES (1, '/bin/prog');
 INSERT INTO function VALUES (1, 1, 'main', 4096, 4196), (2, 1, 'inner<int>', 4200, 4300);
-INSERT INTO loop VALUES (1, 1, NULL, 4106, 1, 2, 0), (2, 1, 1, 4116, 2, 2, 0);
+INSERT INTO loop VALUES (1, 1, NULL, 4106, 1, 2, 0, '/src/prog.cpp', 12, 'vector.h:9'),
+    (2, 1, 1, 4116, 2, 2, 0, NULL, NULL, NULL);
 INSERT INTO block VALUES (1, 1, NULL, 4096, 4106, 0, 9, 'plain'), (2, 1, 2, 4116, 4126, 1, 1, 'conditional'),
                          (3, 2, NULL, 4200, 4300, 0, 0, 'return');
 """
@@ -45,7 +46,7 @@ def test_contexts_with_their_loops(tmp_path: Path) -> None:
     root, unit = read_tree(open_existing(str(made(tmp_path, COUNTS))))
     assert unit == "instructions"
     assert shown(root) == [
-        (0, "prog 5", 0, 190), (1, "thread 7", 0, 190), (2, "main", 10, 190), (3, "loop 0x100a", 20, 150),
+        (0, "prog 5", 0, 190), (1, "thread 7", 0, 190), (2, "main", 10, 190), (3, "loop 0x100a (prog.cpp:12)", 20, 150),
         (4, "loop 0x1014", 70, 130), (5, "inner<int>", 60, 60), (3, "0x1130", 30, 30)]
 
 
@@ -53,8 +54,8 @@ def test_samples(tmp_path: Path) -> None:
     root, unit = read_tree(open_existing(str(made(tmp_path, SAMPLES))))
     assert unit == "seconds"
     assert shown(root) == [
-        (0, "prog 5", 0, 1.5), (1, "thread 7", 0, 1.5), (2, "main", 0.25, 1.0), (3, "loop 0x100a", 0, 0.75),
-        (4, "loop 0x1014", 0.75, 0.75), (2, "unknown function", 0.5, 0.5)]
+        (0, "prog 5", 0, 1.5), (1, "thread 7", 0, 1.5), (2, "main", 0.25, 1.0),
+        (3, "loop 0x100a (prog.cpp:12)", 0, 0.75), (4, "loop 0x1014", 0.75, 0.75), (2, "unknown function", 0.5, 0.5)]
 
 
 def test_lines(tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_speedscope_holds_every_weight_once(tmp_path: Path, rows: str) -> None:
     assert sum(thread["weights"]) == thread["endValue"] == root.total
     names = [frame["name"] for frame in document["shared"]["frames"]]
     stacks = [[names[n] for n in sample] for sample in thread["samples"]]
-    assert ["main", "loop 0x100a", "loop 0x1014"] in stacks
+    assert ["main", "loop 0x100a (prog.cpp:12)", "loop 0x1014"] in stacks
     assert len(stacks) == len(thread["weights"])
 
 
@@ -82,6 +83,14 @@ def test_callgrind_costs_and_calls(tmp_path: Path) -> None:
     assert "fn=main\n0x1000 0 10\n0x1014 0 90\n" in text
     assert "cob=/bin/prog\ncfi=???\ncfn=inner<int>\ncalls=10 0x1068 0\n0x1018 0 60\n" in text
     assert "fn=0x1130\n0x1130 0 30\n" in text  # in no known function
+
+
+def test_callgrind_lines_are_those_of_the_functions_own_file(tmp_path: Path) -> None:
+    rows = COUNTS + """
+        INSERT INTO instruction VALUES (4096, 1, x'90', 'nop', '', '/src/prog.cpp', 10, NULL),
+            (4116, 2, x'90', 'nop', '', '/src/prog.cpp', 12, 'vector.h:9');"""
+    text = "\n".join(exports.callgrind(open_existing(str(made(tmp_path, rows)))))
+    assert "fl=/src/prog.cpp\nfn=main\n0x1000 10 10\n0x1014 12 90\n" in text
 
 
 def test_the_costs_of_callgrind_are_those_of_the_tree(tmp_path: Path) -> None:
