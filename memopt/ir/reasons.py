@@ -47,6 +47,7 @@ class Reason(Enum):
     TOO_SHORT = "too-short"
     # the trial
     COPY_COSTS = "copy-costs"
+    NOT_HOT = "not-hot-enough"
     NOT_REACHED = "header-not-reached"
     SHADOW_MISMATCH = "shadow-mismatch"
     SHADOW_INCONCLUSIVE = "shadow-inconclusive"
@@ -94,6 +95,7 @@ _WORDS = {
     Reason.NO_PLAN: "no transformation is expected to make it faster on this machine",
     Reason.TOO_SHORT: "the loop is too short: new code with its guard would not be faster",
     Reason.COPY_COSTS: "a trial copy would cost the program more than there seems to be left to gain",
+    Reason.NOT_HOT: "it was not hot enough to be looked at",
     Reason.NOT_REACHED: "the loop header was not reached again",
     Reason.SHADOW_MISMATCH: "the new code gave other results in a trial copy of the process",
     Reason.SHADOW_INCONCLUSIVE: "no trial in a copy of the process ran to its end",

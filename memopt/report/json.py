@@ -7,6 +7,7 @@ Times are seconds. Unknown values are null. The number ``format`` changes when a
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from memopt.elf.lines import Place, SourceLine
@@ -31,6 +32,9 @@ def _run(report: RunReport) -> dict[str, Any]:
         "loops": [_loop(x) for x in sorted(report.loops, key=lambda x: (-x.share, x.address))],
         "stages": {stage.name: stage.seconds for stage in report.stages},
         "notes": list(report.notes),
+        "account": {**asdict(report.account), "total": report.account.total},
+        "seconds_without": report.seconds_without,
+        "own_seconds": report.own_seconds,
         "processes": [_run(x) for x in report.processes],
     }
 
@@ -52,6 +56,8 @@ def _loop(loop: LoopReport) -> dict[str, Any]:
         "plan": loop.plan or None,
         "seconds_per_iteration_before": loop.seconds_per_iteration_before,
         "seconds_per_iteration_after": loop.seconds_per_iteration_after,
+        "measured_in": None if loop.seconds_per_iteration_before is None else (
+            "service" if loop.in_service else "trial"),
         "shadow_speedup": loop.shadow_speedup,
         "installed_after_seconds": loop.installed_after_seconds,
         "installed_after_first_sample_seconds": loop.installed_after_first_sample_seconds,

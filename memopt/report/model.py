@@ -67,6 +67,7 @@ class LoopReport:
     iterations_run: int = 0  # outer iterations that the version ran, by its own counter
     runs: int = 0  # entries that the version ran, by its own counter
     shadow_speedup: float | None = None  # measured in trial copies of the process
+    in_service: bool = False  # both times per iteration were measured in service; else both in trial copies
 
     def __post_init__(self) -> None:
         if (self.outcome is Outcome.KEPT) != (self.reason is not None):
@@ -90,6 +91,24 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class Account:
+    """Where the processor time of a process went, in seconds: the parts are all of it.
+
+    Time in loops that were not looked at is ``cool``, because they were not hot enough, or the program ended first."""
+
+    improved: float = 0.0  # in loops that were replaced, before and after
+    left: float = 0.0  # in loops that were looked at and left alone
+    cool: float = 0.0
+    no_loop: float = 0.0
+    kernel: float = 0.0  # in system calls and page faults
+    started: float = 0.0  # by processes that it started, which are not followed
+
+    @property
+    def total(self) -> float:
+        return self.improved + self.left + self.cool + self.no_loop + self.kernel + self.started
+
+
+@dataclass(frozen=True, slots=True)
 class RunReport:
     """The result of one run, or of one process of it."""
 
@@ -102,6 +121,9 @@ class RunReport:
     samples: int = 0  # the total behind the shares, in samples at the shortest interval
     reason: Reason | None = None  # why the whole program was left alone from its start; the user has been told
     processes: tuple[RunReport, ...] = ()  # the processes that the program started, with --follow
+    account: Account = Account()
+    seconds_without: float | None = None  # elapsed, had memopt not been there: an estimate
+    own_seconds: float | None = None  # processor time of memopt and of its trial copies
     follow: bool = False  # most of the time went to processes that the program started, and --follow was not given
 
     @property

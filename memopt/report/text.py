@@ -14,6 +14,7 @@ from memopt.report.model import LoopReport, Outcome, RunReport, Tried
 # Reasons that hold for the whole program: the report gives them once, not for each loop.
 _WHOLE_PROGRAM = frozenset({Reason.SECCOMP, Reason.PTRACE_FORBIDDEN, Reason.SET_UID, Reason.THIRTY_TWO_BIT})
 
+LEAST_ACCOUNT = 0.1  # seconds of processor time, below which samples say too little
 _CODE_ADDRESS = re.compile(r"(?:\b(?:at|in|by|of) (?:the (?:block|loop|branch|jump) at )?)?0x[0-9a-f]+")
 # Numbers of registers and addresses, which say nothing about the source.
 _OPAQUE = re.compile(r"\b(?:0x[0-9a-f]{3,}|[re]?[abcd]x|[re]?[sd]i|[re][sb]p|r\d+[dwb]?|[xyz]mm\d+|m\[)")
@@ -34,7 +35,25 @@ def lines(report: RunReport, *, verbose: bool = False) -> list[str]:
     for process in report.processes:
         body.append(" ".join(process.program))
         body += [f"  {line}" for line in lines(process, verbose=verbose)[:-1]]
+    body += _account(report)
     return [*body, f"next: {_next_command(report, verbose)}"]
+
+
+def _account(report: RunReport) -> list[str]:
+    """Where the time went, how long the run would have taken without memopt, and what memopt took."""
+    account, rows = report.account, []
+    if account.total >= LEAST_ACCOUNT:
+        parts = ((account.improved, "in loops that were replaced"), (account.left, "in loops that were left alone"),
+                 (account.cool, "in loops that were not hot enough to be looked at"),
+                 (account.no_loop, "in no loop"), (account.kernel, "in the kernel"),
+                 (account.started, "in processes that it started"))
+        shown = [(100 * seconds / account.total, words) for seconds, words in parts]
+        rows.append(f"of {duration(account.total)} of processor time: " + ", ".join(
+            f"{percent:.1f} % {words}" for percent, words in shown if percent >= 0.05))
+    if report.seconds_without is not None and report.own_seconds is not None:
+        rows.append(f"the run took {duration(report.seconds)}, about {duration(report.seconds_without)} without memopt"
+                    f"; {duration(report.own_seconds)} of processor time were memopt's own")
+    return rows
 
 
 def _loop_lines(loop: LoopReport, verbose: bool) -> list[str]:
@@ -85,7 +104,7 @@ def _speed_lines(loop: LoopReport) -> list[str]:
     rows = []
     if before is not None and after is not None:
         rows.append(f"  {duration(before)} per outer iteration before, {duration(after)} after: "
-                    f"{_times(loop.speedup)} as fast")
+                    f"{_times(loop.speedup)} as fast" + ("" if loop.in_service else " in a trial copy"))
     elif loop.shadow_speedup is not None:
         rows.append(f"  {_times(loop.shadow_speedup)} as fast in a trial copy")
     if loop.runs:

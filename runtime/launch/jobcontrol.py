@@ -103,6 +103,8 @@ class Supervisor:
     child. If that part sees the child end, it calls ``note_exit``.
 
     ``outcome``: how the program ended; None while it lives.
+    ``usage``: what the program and the children that it has waited for have used; None while it lives, or if another
+    part of memopt has taken its status.
     ``traced``: set while a tracer of memopt's own is attached; stops then belong to it and are reported as
     ``TraceStop``.
     ``stopped``: job control has stopped the program and not continued it, as far as ``poll`` has heard. The state in
@@ -117,6 +119,7 @@ class Supervisor:
         self.pid = pid
         self.traced = False
         self.outcome: Exited | Signaled | None = None
+        self.usage: resource.struct_rusage | None = None
         self._signals = signals
         self.stopped = False
         self.threads: set[int] = set()
@@ -163,7 +166,7 @@ class Supervisor:
         events: list[Event] = []
         while self.outcome is None:
             try:
-                pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED | _WALL)
+                pid, status, usage = os.wait4(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED | _WALL)
             except ChildProcessError:
                 # Another part has reaped it without note_exit. The status is lost; do not claim success.
                 self.outcome = Exited(255)
@@ -172,6 +175,8 @@ class Supervisor:
             if not pid:
                 break
             events.append(self._event(status))
+            if isinstance(events[-1], Exited | Signaled):
+                self.usage = usage
         for tid in tuple(self.threads):
             try:
                 found, status = os.waitpid(tid, os.WNOHANG | _WALL)

@@ -164,7 +164,10 @@ class Shadow:
     ``zombie``: the copy's process id as the target sees it, if the target must wait for it (``reap``), else 0.
     ``origin``: the memory map of the program when it was copied.
     ``given_up``: called now and then while the copy runs; if it returns True, the run ends as a timeout.
+    ``spent``: processor seconds of all copies that were killed so far.
     """
+
+    spent = 0.0
 
     def __init__(self, tracee: Tracee, zombie: int, origin: tuple[Mapping, ...]) -> None:
         self.tracee = tracee
@@ -252,6 +255,7 @@ class Shadow:
 
     def kill(self) -> None:
         """Kill the copy and wait for it. If ``zombie`` is set, the target must still ``reap`` it."""
+        Shadow.spent += running_seconds(self.pid)
         try:
             os.kill(self.pid, signal.SIGKILL)
             while True:

@@ -33,6 +33,7 @@ from runtime.target.ptrace import Registers
 from runtime.trial.shadow import Shadow, ShadowStopped, compare
 from runtime.trial.timing import (
     COUNTED_SECONDS,
+    ENTRY_SECONDS,
     FIRST_ITERATIONS,
     REACH_SECONDS,
     SHORTEST,
@@ -337,7 +338,8 @@ def _judged(compiled: CompiledRegion, work: Work, original: Times, version: Time
     the iterations as for all of them. So it is compared as if it had run whole entries: it has surely lost if a part of
     the iterations takes longer than all of them take in the original.
     """
-    measured = Measurement(original.per_iteration, version.per_iteration, version.run, work.even)
+    least_version = max(version.seconds, ENTRY_SECONDS) / version.amount  # the time for stopping hides less
+    measured = Measurement(original.per_iteration, least_version, version.run, work.even)
     least = _least_gain(compiled.plan, original, version)
     if least > 0:
         if original.seconds < (TELLING_SECONDS if original.entries > 1 else STEADY_SECONDS):

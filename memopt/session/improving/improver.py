@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from memopt import __version__
 from memopt.console import say_internal
 from memopt.ir.reasons import Reason, Rejected
-from memopt.report.model import RunReport, Stage, Tried
+from memopt.report.model import LoopReport, RunReport, Stage, Tried
+from memopt.session.improving.account import account
 from memopt.session.improving.in_service import RETRIES, RETRY_SECONDS, InService
 from memopt.session.improving.prefilter import around, worth_lifting
 from memopt.session.improving.worker import Worker
@@ -38,6 +39,7 @@ from memopt.session.replacing.history import History
 from memopt.session.replacing.process import Process
 from memopt.session.replacing.source import Sources
 from runtime.patching import perf_map
+from runtime.target.memory import Mapping, mappings
 
 if TYPE_CHECKING:
     from memopt.ir.graph import Loop
@@ -89,6 +91,8 @@ class Improver:
         self._hotness: Hotness | None = None
         self._before: dict[int, int] = {}  # the samples at the start of the current attempt
         self._sources = Sources()
+        self._maps: tuple[Mapping, ...] = ()  # those with code, when a loop was looked at last
+        self._look_at_code()
 
     @property
     def busy(self) -> bool:
@@ -139,11 +143,17 @@ class Improver:
         limit = VAIN_SECONDS + VAIN_SHARE * (time.monotonic() - self.process.started)
         return not self.history.installed and self._spent > limit
 
+    def _look_at_code(self) -> None:
+        """Note where code is mapped: the report is made when the program has ended."""
+        with suppress(Rejected):
+            self._maps = tuple(m for m in mappings(self.process.pid) if m.executable)
+
     # -- one address ----------------------------------------------------------------------------------------------
 
     def improve(self, address: int) -> None:
         """Decide about the loops around ``address``, and enter the decision in the history."""
         began = time.monotonic()
+        self._look_at_code()
         self._before = {} if self._hotness is None else dict(self._hotness.samples)
         attempt = self._current = Attempt(address, ((address & -16, (address & -16) + 16),))
         decision = self.attempt(attempt)
@@ -157,6 +167,7 @@ class Improver:
         """Settle a hot place with nothing to compute: it is reported, and never looked at again."""
         from memopt.session.replacing.site import find_site
 
+        self._look_at_code()
         attempt = Attempt(address, (around(address),))
         with suppress(Rejected):
             attempt.site = find_site(self.process.pid, address)
@@ -347,13 +358,24 @@ class Improver:
         if (current := self.unfinished) is not None:
             decisions.append(current.decision or current.refused(Reason.ENDED, "", self.history.findings))
         decisions += [d for d in self._postponed.values() if d.address not in {x.address for x in decisions}]
-        loops = tuple(loop_report(d, hotness, process.started) for d in decisions)
+        loops = [loop_report(d, hotness, process.started) for d in decisions]
+        found, unlooked = account(hotness.samples, decisions, tuple(hotness.settled), self._maps, self._sources,
+                                  LEAST_SHARE)
         if self.history.left:
             notes = (*notes, (f"{self.history.left >> 10} KiB of code that was taken out stay in the program until it "
                              "ends: a suspended context may still stand there"))
         seconds = tuple(Stage(n, s) for n, s in list(process.timer.seconds.items()))
-        return RunReport(__version__, program, loops, seconds, notes, time.monotonic() - process.started,
-                         sum(hotness.samples.values()))
+        elapsed = time.monotonic() - process.started
+        return RunReport(__version__, program, (*loops, *unlooked), seconds, notes, elapsed,
+                         sum(hotness.samples.values()), account=found,
+                         seconds_without=self._without(loops, elapsed))
+
+    def _without(self, loops: Sequence[LoopReport], elapsed: float) -> float:
+        """Seconds that the run would have taken without memopt: iterations cost what the original takes for them, and
+        the program never stands still for memopt, nor copies pages for it."""
+        gained = sum(x.iterations_run * (x.seconds_per_iteration_before - x.seconds_per_iteration_after) for x in loops
+                     if x.seconds_per_iteration_before is not None and x.seconds_per_iteration_after is not None)
+        return max(0.0, elapsed + gained - self.process.timer.stopped - self.process.copies.spent)
 
     def close(self) -> None:
         """The program has ended: give up what memopt still holds of it.

@@ -22,7 +22,7 @@ from memopt.console import say_internal
 from memopt.ir.reasons import Reason, Rejected
 from memopt.session.improving.worker import others_first
 from memopt.session.measuring.hotness import Hotness
-from memopt.session.measuring.verdict import Verdict
+from memopt.session.measuring.verdict import MOST_DOUBTS, Verdict
 from memopt.session.replacing.decision import TRANSIENT, Attempt, Decision, Installed
 from memopt.session.replacing.history import History
 from memopt.session.replacing.others import chunk
@@ -83,8 +83,15 @@ class InService:
             if unfit is None and threads > 1 and version.compiled.region.single_threaded:  # its guard keeps it out
                 version.service.pass_over(version.cache.read_statistics(), self._inside(version))
                 continue
-            verdict = unfit or version.service.judge(version.cache.read_statistics(), self._inside(version),
-                                                     others=self._earned(version))
+            service = version.service
+            service.began = self.hotness.total_seconds if service.began is None else service.began
+            verdict = unfit or service.judge(version.cache.read_statistics(), self._inside(version),
+                                             others=self._earned(version))
+            if (verdict is not None and verdict.reason is Reason.NOT_FASTER and version.measurement is not None
+                    and service.doubts < MOST_DOUBTS):
+                service.doubts += 1
+                self._start(functools.partial(self._decide, version, verdict))
+                return True
             if verdict is not None:
                 self._start(functools.partial(self.take_out, version, verdict))
                 return True
@@ -242,18 +249,41 @@ class InService:
         self.history.replace(version, version.refused(Reason.GUARD_FAILED, "it could not be put back in service"))
         return False
 
-    def _take_turns(self, version: Installed) -> None:
-        from memopt.session.measuring.ab_measurement import LOSS
+    def _decide(self, version: Installed, verdict: Verdict) -> None:
+        """Take ``version`` out, unless an A/B measurement shows that it is faster.
 
-        cache, service = version.cache, version.service
+        ``verdict`` compares its time with that of the original in the trial, at another moment: on a busy machine one
+        may be twice the other."""
+        found = self._compared(version, 1)
+        if found is None:
+            self.take_out(version, verdict)
+        else:
+            self._act_on(version, found)
+
+    def _take_turns(self, version: Installed) -> None:
+        service = version.service
         service.turns = service.turns % len(TURNS_AFTER) + 1
         found = self._compared(version, service.turns)
-        service.pass_over(cache.read_statistics(), self._inside(version))
+        service.pass_over(version.cache.read_statistics(), self._inside(version))
         if found is not None:
             service.turns = len(TURNS_AFTER)
-            service.keeps(found.gain, found.pace, cache.read_statistics(), running_seconds(self.process.pid))
-            if found.gain < LOSS:
-                self.take_out(version, Verdict(Reason.NOT_FASTER, f"{found.gain:.2f} times as fast in service"))
+            self._act_on(version, found)
+
+    def _act_on(self, version: Installed, found: Comparison) -> None:
+        """Take ``version`` out if it has lost an A/B measurement; else that is the clock by which it is judged."""
+        from memopt.session.measuring.ab_measurement import LOSS
+
+        service, counted, inside = version.service, version.cache.read_statistics(), self._inside(version)
+        if found.gain < LOSS:
+            self.take_out(version, Verdict(Reason.NOT_FASTER, f"{found.gain:.2f} times as fast in service"))
+            return
+        passed = self.hotness.total_seconds - (service.began or 0.0)
+        service.keeps(found.gain, found.pace, counted, running_seconds(self.process.pid),
+                      inside / passed if passed > 0 else 1.0)
+        service.pass_over(counted, inside)
+        speeds = service.speeds(counted, inside)
+        if service.original_per_iteration is not None and speeds is not None:
+            service.original_per_iteration = speeds[0]
 
     def _take_turns_together(self, versions: list[Installed]) -> None:
         from memopt.session.measuring.ab_measurement import LOSS

@@ -86,6 +86,11 @@ class Hotness:
         """Processor seconds in ``[low, high)`` by all samples. Safe while another thread adds samples."""
         return INTERVAL_NS * 1e-9 * sum(n for a, n in list(self.samples.items()) if low <= a < high)
 
+    @property
+    def total_seconds(self) -> float:
+        """Processor seconds by all samples. Safe while another thread adds samples."""
+        return INTERVAL_NS * 1e-9 * sum(list(self.samples.values()))
+
     def since(self, before: Mapping[int, int], ranges: Iterable[tuple[int, int]]) -> tuple[int, int]:
         """Units of time in the half-open ranges, and everywhere, since ``samples`` was equal to ``before``. Safe while
         another thread adds samples."""

@@ -26,7 +26,10 @@ TICK_SECONDS = 50e-9  # of one guard that fails
 SAMPLE_SECONDS = 0.016  # that a sample stands for where samples are rarest (memopt.session.watching.sampling_rate)
 WATCH_SECONDS = 0.5  # of the program, from one look at its pace to the next; doubled by each that shows a loss
 ERRORS = 2.0  # standard errors of the sampled time that a loss must exceed (samples are counted: Poisson)
+TELLING_SECONDS = 0.1  # of samples in a version, to tell its time in service; else the trial tells it
+_LEAST_SHARE = 0.05
 STILL_SECONDS = 1.0  # without a run, before the lock of the version is looked at; twice as long each time it is in use
+MOST_DOUBTS = 4  # A/B measurements that decide instead of the version's own clock
 SLOWER = 1.1  # by this factor than in its A/B measurement
 
 
@@ -51,6 +54,9 @@ class Service:
     period: int = 1  # as in memopt.ir.region.Region
     turns: int = 0  # A/B measurements so far (memopt.session.measuring.ab_measurement)
     gain: float | None = None  # the program's speed with it over that without it, in these measurements
+    share: float = 1.0  # of the program's time that was spent in the version before them, 0 to 1
+    doubts: int = 0  # how often its own clock has shown a loss, and an A/B measurement was to decide
+    began: float | None = None  # samples of the program, in seconds, when the version was first looked at
     stuck: bool = False  # it could not be taken out, and is not judged any more
     _judged: Statistics = field(default=Statistics(0, 0, 0))
     _inside: float = 0.0  # when it was last judged
@@ -106,9 +112,30 @@ class Service:
             return self.original_per_iteration * counted.iterations - inside
         return math.inf if self.speedup is None else self.speedup * inside - inside
 
-    def keeps(self, gain: float, pace: float, counted: Statistics, processor: float) -> None:
-        """Note the result of an A/B measurement. ``pace``: seconds of the program for each pass by the header."""
+    def keeps(self, gain: float, pace: float, counted: Statistics, processor: float, share: float = 1.0) -> None:
+        """Note the result of an A/B measurement. ``pace``: seconds of the program for each pass by the header.
+        ``share``: as the field."""
         self.gain, self._pace, self._paced, self._processor = gain, pace, counted, processor
+        self.share = min(max(share, _LEAST_SHARE), 1.0)
+
+    @property
+    def loop_gain(self) -> float | None:
+        """The speed of the loop in the version over that in the original, by A/B measurement; None if there was none.
+
+        ``gain`` is that of the whole program: of each second with the version, ``share`` is in it, and the rest is the
+        same without it. A version that stays is not called slower: within the error both are equally fast."""
+        return None if self.gain is None else max(1.0, (self.gain - 1 + self.share) / self.share)
+
+    def speeds(self, counted: Statistics, inside: float) -> tuple[float, float] | None:
+        """Seconds per iteration of the original and of the version, by the clock that decides whether it stays; None
+        while that has not told. ``inside``: as for ``judge``."""
+        if not counted.iterations or inside < TELLING_SECONDS:
+            return None
+        after = inside / counted.iterations
+        if self.loop_gain is not None:
+            return after * self.loop_gain, after
+        before = self.original_per_iteration
+        return None if before is None or before < after else (before, after)
 
     def slower(self, counted: Statistics, processor: float) -> bool:
         """Whether the version has got slower than in its A/B measurement, whose result then holds no longer.

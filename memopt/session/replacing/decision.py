@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from runtime.patching.code_cache import CodeCache
     from runtime.trial.trial import Measurement
 
-ENOUGH_SECONDS = 0.1  # of samples in a version, to tell its time in service; else the trial tells it
 TRANSIENT = frozenset({Reason.THREADS, Reason.NOT_REACHED, Reason.SHADOW_INCONCLUSIVE, Reason.BLOCKED,
                        Reason.TOO_SHORT, Reason.NO_MEMORY, Reason.CODE_CHANGED})  # a later attempt may succeed
 
@@ -144,9 +143,10 @@ def loop_report(decision: Decision, hotness: Hotness, started: float) -> LoopRep
             ranges = (*ranges, (placement.code, placement.code + placement.code_size))
             iterations = statistics.iterations * decision.period
             inside = hotness.seconds(placement.code, placement.code + placement.code_size)
+            served = decision.service.speeds(statistics, inside)
             after = None if measured is None else measured.version / decision.period
-            if iterations and inside >= ENOUGH_SECONDS:
-                after = inside / iterations
+            if served is not None:
+                before, after = (seconds / decision.period for seconds in served)
             first = hotness.first_seen(decision.ranges)
             return LoopReport(
                 decision.address, hotness.share(ranges), Outcome.REPLACED, function, source, tried=decision.tried,
@@ -154,4 +154,5 @@ def loop_report(decision: Decision, hotness: Hotness, started: float) -> LoopRep
                 seconds_per_iteration_after=after, installed_after_seconds=decision.installed_after,
                 installed_after_first_sample_seconds=None if first is None else (
                     started + decision.installed_after - first),
-                iterations_run=iterations, runs=statistics.runs, shadow_speedup=speedup)
+                iterations_run=iterations, runs=statistics.runs, shadow_speedup=speedup,
+                in_service=served is not None)

@@ -67,8 +67,12 @@ class Process:
         """The process, traced and stopped."""
         with self.traced() as tracee:
             tracee.stop()
-            self.verify()
-            yield tracee
+            began = time.monotonic()
+            try:
+                self.verify()
+                yield tracee
+            finally:
+                self.timer.stopped += time.monotonic() - began
 
     @contextmanager
     def eligible(self) -> Iterator[Tracee]:

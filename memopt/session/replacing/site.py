@@ -9,7 +9,8 @@ were replaced, and a loop around a replaced one is no candidate.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -23,7 +24,7 @@ from memopt.ir.operations import Block, Compute, Store
 from memopt.ir.reasons import Reason, Rejected
 from memopt.session.replacing.process import Process
 from runtime.patching.install import unpatched
-from runtime.target.memory import Memory, mapping_at, mappings
+from runtime.target.memory import Mapping, Memory, mapping_at, mappings
 
 _ARITHMETIC = frozenset(("fadd", "fsub", "fmul", "fdiv", "fma", "fms", "fnma", "fnms", "fsqrt"))
 
@@ -48,7 +49,7 @@ class Site:
     links: CallLinkage = field(default_factory=CallLinkage)  # of the copies of called functions with the rest of graph
     # For a candidate that is no natural loop, or holds a cycle that is none: the loops as seen from its header, which
     # may be the header of another candidate as well.
-    views: Mapping[Loop, LoopForest] = field(default_factory=dict)
+    views: MappingOf[Loop, LoopForest] = field(default_factory=dict)
     extent: tuple[int, int] | None = None  # of the function, from symbols or unwind tables
 
     def straight_line(self) -> Ranges:
@@ -102,18 +103,48 @@ def find_site(pid: int, address: int) -> Site:
     mapping = mapping_at(mappings(pid), address)
     if mapping is None or not mapping.executable:
         raise Rejected(Reason.ENDED, f"{address:#x} is not mapped any more")
-    bias, function, extent, path = 0, "", None, f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}"
+    path, bias, function, extent = f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}", 0, "", None
     try:
         with Image(path if mapping.path.endswith(" (deleted)") else mapping.path) as image:
-            bias = image.load_bias(mapping.start, mapping.offset)
-            known = Symbols(image).function_at(address - bias)
-            if known is not None:
-                function, extent = known.shown if known.name else "", (known.start + bias, known.end + bias)
+            bias, function, extent = _function(image, mapping, address)
     except (ElfError, OSError):
         pass  # code without a readable file: the flow graph is found from the address itself
     with unpatched(pid) as code:
-        graph = flow_around(code.read_some, address, (mapping.start, mapping.end), (extent,) if extent else ())
-        replaced = {patch.address for patch in code.patches}
+        return _site(mapping, bias, function, extent, address, code.read_some,
+                     {patch.address for patch in code.patches})
+
+
+def site_in_file(mapping: Mapping, address: int) -> Site | None:
+    """The code around ``address`` as the file at ``mapping`` has it, for a process that has ended; None where it
+    cannot be read."""
+    try:
+        with Image(mapping.path) as image:
+            bias, function, extent = _function(image, mapping, address)
+
+            def read(at: int, size: int) -> bytes:
+                try:
+                    return image.read(image.offset_of(at - bias), min(size, mapping.end - at))
+                except ElfError:
+                    return b""
+
+            return _site(mapping, bias, function, extent, address, read, set())
+    except (ElfError, OSError, Rejected):
+        return None
+
+
+def _function(image: Image, mapping: Mapping, address: int) -> tuple[int, str, tuple[int, int] | None]:
+    """The bias of ``mapping``, and name and extent of the function at ``address``, as far as they are known."""
+    bias = image.load_bias(mapping.start, mapping.offset)
+    known = Symbols(image).function_at(address - bias)
+    if known is None:
+        return bias, "", None
+    return bias, known.shown if known.name else "", (known.start + bias, known.end + bias)
+
+
+def _site(mapping: Mapping, bias: int, function: str, extent: tuple[int, int] | None, address: int,
+          read: Callable[[int, int], bytes], replaced: set[int]) -> Site:
+    """``replaced``: headers of loops that were replaced."""
+    graph = flow_around(read, address, (mapping.start, mapping.end), (extent,) if extent else ())
     forest = find_loops(graph)
     loops, views = candidates(forest, address)
     loops = tuple(x for x in loops if not x.blocks & replaced  # inside an instruction is no place to patch:

@@ -20,11 +20,13 @@ ASK_SECONDS = 0.005  # between two questions to the kernel how much processor ti
 
 class Timer:
     """``seconds``: of each stage's own time, by name. ``name``: the innermost stage that is running; after an exception
-    the stage that raised it, else the last one that has ended."""
+    the stage that raised it, else the last one that has ended. ``stopped``: seconds for which the program stood
+    still."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.name = "find"
+        self.stopped = 0.0
         self._running: list[str] = []  # from the outermost stage to the innermost
         self._since = 0.0  # when the innermost stage was entered, or a stage inside it was left
         self._raised: BaseException | None = None  # already put down to the stage that raised it

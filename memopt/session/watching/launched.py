@@ -182,12 +182,24 @@ class Session:
         try:
             report = self._report(notes)
             processes = self.follower.finish() if self.follower is not None else ()
-            publish(self.options, replace(report, reason=reason, processes=processes, follow=bool(started)))
+            publish(self.options, replace(self._with_costs(report, processes), reason=reason, processes=processes,
+                                          follow=bool(started)))
         except Exception as error:  # noqa: BLE001 - the program's end must still become memopt's
             say_internal("report", error)
         if self.improver is not None:
             self.improver.close()
         return exit_value(outcome)
+
+    def _with_costs(self, report: RunReport, processes: Sequence[RunReport]) -> RunReport:
+        """``report`` with the time that no sample of the program tells of."""
+        from memopt.session.watching.started import Started
+        from runtime.trial.shadow import Shadow
+
+        of_samples = report.account.total
+        kernel, started = (self.started or Started(self.target.pid)).account(of_samples, self.supervisor.usage)
+        started = max(0.0, started - sum(p.account.total for p in processes))
+        return replace(report, account=replace(report.account, kernel=kernel, started=started),
+                       own_seconds=time.process_time() + Shadow.spent)
 
     def _report(self, notes: tuple[str, ...]) -> RunReport:
         if self.improver is not None:

@@ -9,6 +9,7 @@ Source: proc_pid_stat(5): a process that has been waited for is in the cutime an
 from __future__ import annotations
 
 import os
+import resource
 
 from runtime.target.proc import descendants, stat_fields
 
@@ -23,7 +24,7 @@ class Started:
 
     def __init__(self, pid: int) -> None:
         self._pid, self._next = pid, 0.0
-        self._own = self._waited_for = 0.0
+        self._own = self._system = self._waited_for = 0.0
         self._alive = 0.0  # seconds of those that lived at the last look
         self._seen: dict[int, tuple[str, float]] = {}  # name and seconds, when last seen
 
@@ -35,12 +36,12 @@ class Started:
         found = _used(self._pid)
         if found is None:
             return
-        _, self._own, self._waited_for = found
+        _, self._own, self._waited_for, self._system = found
         self._alive = 0.0
         for pid in descendants(self._pid):
             used = _used(pid)
             if used is not None:
-                name, own, waited_for = used
+                name, own, waited_for, _ = used
                 self._alive += own + waited_for
                 self._seen[pid] = name, own
 
@@ -59,10 +60,23 @@ class Started:
                 "without --follow they are left alone")
 
 
-def _used(pid: int) -> tuple[str, float, float] | None:
-    """Name, processor seconds, and those of the children that were waited for; None if the process is gone."""
+    def account(self, samples: float, usage: resource.struct_rusage | None) -> tuple[float, float]:
+        """Seconds of the program in the kernel, and those of the processes that it has started.
+
+        ``samples``: its seconds outside the kernel. ``usage``: as in ``Supervisor``."""
+        if usage is None:
+            return self._system, self._waited_for + self._alive
+        if not self._seen and not self._waited_for:
+            return usage.ru_stime, 0.0
+        rest = usage.ru_utime + usage.ru_stime - samples - self._system
+        return self._system, max(0.0, rest) + self._alive
+
+
+def _used(pid: int) -> tuple[str, float, float, float] | None:
+    """Name, processor seconds, those of the children that were waited for, and its own in the kernel; None if the
+    process is gone."""
     name, fields = stat_fields(pid)
     if not fields:
         return None
     user, system, waited_user, waited_system = map(int, fields[11:15])
-    return name, (user + system) / _TICKS, (waited_user + waited_system) / _TICKS
+    return name, (user + system) / _TICKS, (waited_user + waited_system) / _TICKS, system / _TICKS

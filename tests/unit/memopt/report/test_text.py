@@ -6,13 +6,13 @@ import pytest
 
 from memopt.elf.lines import Place, SourceLine
 from memopt.ir.reasons import Reason
-from memopt.report.model import LoopReport, Outcome, RunReport, Stage, Statement, Tried
+from memopt.report.model import Account, LoopReport, Outcome, RunReport, Stage, Statement, Tried
 from memopt.report.text import duration, lines
 
 REPLACED = LoopReport(
     0x5555, 0.973, Outcome.REPLACED, "dgemm", SourceLine("/src/gemm.c", 8), plan="tiled (i/96), 8x24 register tile",
     seconds_per_iteration_before=0.0216, seconds_per_iteration_after=0.00017, installed_after_seconds=1.21,
-    iterations_run=1999, runs=1,
+    iterations_run=1999, runs=1, in_service=True,
 )
 KEPT = LoopReport(0x6666, 0.023, Outcome.KEPT, "main", reason=Reason.CALL, detail="at 0x1122")
 
@@ -89,6 +89,21 @@ def test_loops_around_a_replaced_one_say_why_they_stay() -> None:
     outer = Tried(0x5500, "dgemm", SourceLine("/src/gemm.c", 7), Reason.CALL)
     text = lines(RunReport("1", ("./p",), (replace(REPLACED, tried=(outer,)),)))
     assert text[4:6] == ["  left alone around it:", "    dgemm at gemm.c:7: the loop calls a function"]
+
+
+def test_the_account_and_the_run_without_memopt() -> None:
+    account = Account(improved=6.0, left=2.5, cool=1.0, kernel=0.4, started=0.1)
+    report = RunReport("1", ("./p",), (REPLACED,), seconds=10.5, account=account, seconds_without=63.0,
+                       own_seconds=0.8)
+    assert lines(report)[-3:-1] == [
+        ("of 10 s of processor time: 60.0 % in loops that were replaced, 25.0 % in loops that were left alone, 10.0 % "
+         "in loops that were not hot enough to be looked at, 4.0 % in the kernel, 1.0 % in processes that it started"),
+        "the run took 10.5 s, about 63 s without memopt; 800 ms of processor time were memopt's own"]
+
+
+def test_times_of_a_trial_are_named_so() -> None:
+    text = lines(RunReport("1", ("./p",), (replace(REPLACED, in_service=False),)))
+    assert text[2] == "  21.6 ms per outer iteration before, 170 us after: 127 times as fast in a trial copy"
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [

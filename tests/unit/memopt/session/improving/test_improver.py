@@ -54,6 +54,8 @@ def test_loops_are_tried_from_the_outermost_inwards_and_refused_for_good(
     assert decision.reason is Reason.NON_AFFINE
     assert [len(loop.blocks) for loop in trying.tried] == sorted((len(x.blocks) for x in trying.tried), reverse=True)
     assert set(improver.history.refused) == set(trying.tried)
+    assert [x.address for x in decision.tried] == [loop.header for loop in trying.tried]
+    assert {x.reason for x in decision.tried} == {Reason.NON_AFFINE}
     before = len(trying.tried)
     assert improver.attempt(Attempt(ADDRESS, ())).reason is Reason.NON_AFFINE
     assert len(trying.tried) == before

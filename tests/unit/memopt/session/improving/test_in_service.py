@@ -13,11 +13,13 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
 from memopt.session.improving import in_service
 from memopt.session.improving.in_service import InService
-from memopt.session.measuring.verdict import Verdict
+from memopt.session.measuring.ab_measurement import Comparison
+from memopt.session.measuring.verdict import Service, Verdict
 from memopt.session.replacing.decision import Attempt, Decision, Installed, Refused
 from memopt.session.replacing.history import History
 from memopt.session.replacing.process import Process
 from runtime.patching.code_cache import Statistics
+from runtime.trial.trial import Measurement
 from tests.support.installed import HEADER, SITE, installed
 
 OTHERS = Verdict(Reason.GUARD_FAILED, "other values", sizes=True)
@@ -245,3 +247,24 @@ def test_a_version_whose_sizes_do_not_come_again_goes_unless_it_ran(watching: Ca
     assert isinstance(decision, Refused) == gone
     if gone:
         assert decision.reason is Reason.NEW_SIZES
+
+
+@pytest.mark.parametrize(("gain", "stays"), [(1.3, True), (0.9, False), (None, False)])
+def test_an_ab_measurement_decides_where_two_moments_differ(watching: Callable[..., Watched], gain: float | None,
+                                                            stays: bool) -> None:
+    """The trial was quick on a machine that is busy now: the version seems to lose."""
+    measurement = Measurement(1e-4, 1e-5, 100)
+    version = replace(installed(), measurement=measurement, service=Service(1e-4))
+    watched = watching()
+    watched.history.decisions.append(version)
+    version.cache.statistics = Statistics(10, 10, 100_000)
+    placement = version.compiled.placement
+    watched.hotness.add([placement.code] * 20, 1000)  # 20 s: twice as long as the original in the trial
+    watched._compared = lambda *_: None if gain is None else Comparison(gain, 1e-4)
+    assert watched.review()
+    assert (version in watched.history.decisions) is stays
+    if stays:
+        assert version.service.original_per_iteration == pytest.approx(1.3 * 2e-4)  # the clock from now on
+        version.cache.statistics = Statistics(20, 20, 200_000)
+        watched.hotness.add([placement.code] * 20, 1000)
+        assert not watched.review()

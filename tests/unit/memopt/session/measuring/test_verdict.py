@@ -139,3 +139,25 @@ def test_other_sizes_wait_until_another_version_may_be_made() -> None:
     never = service.judge(counted(ENOUGH_ENTRIES, 0, 0), 0.0, others=False)
     assert never is not None
     assert not never.sizes
+
+
+def test_speeds_are_told_by_one_clock() -> None:
+    """Before and after come from the clock that decides; none is told while that shows a loss that is not sure yet."""
+    service = Service(3e-4)
+    assert service.speeds(counted(10, 10, 100), 0.05) is None  # too little was sampled
+    assert service.speeds(counted(10, 10, 1000), 0.1) == (3e-4, 1e-4)
+    assert service.speeds(counted(10, 10, 1000), 0.6) is None
+    assert Service(None, speedup=3.0).speeds(counted(10, 10, 1000), 0.1) is None
+
+
+@pytest.mark.parametrize(("gain", "share", "before"), [
+    (2.0, 1.0, 2e-4),
+    (1.5, 0.5, 2e-4),  # half of the time is the loop: of 1 s it takes 0.5 s, and the program 1.5 s without it
+    (0.99, 0.2, 1e-4),  # it stays, because that is within the error
+])
+def test_an_ab_measurement_tells_the_speed_of_the_loop(gain: float, share: float, before: float) -> None:
+    service = Service(7e-4)
+    service.keeps(gain, 1.0, counted(1, 1, 1), 1.0, share)
+    told = service.speeds(counted(10, 10, 1000), 0.1)
+    assert told is not None
+    assert told == pytest.approx((before, 1e-4))
