@@ -11,10 +11,14 @@ has a header (``entered_in_the_middle``).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from memopt.cfg.dominators import dominates, immediate_dominators, reverse_postorder
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.reasons import Reason, Rejected
+
+_MOST_SPLITS = 100  # of a cycle, by taking one of its entries as the header
+_MOST_VIEWS = 8  # of irreducible cycles around an address
 
 
 def find_loops(graph: FlowGraph) -> LoopForest:
@@ -99,15 +103,16 @@ def entered_in_the_middle(forest: LoopForest, address: int) -> tuple[LoopForest,
 
     None when there is no such cycle. A version is entered at that block and nowhere else, so only the paths from there
     on matter to it. For them, the block is the header of a natural loop. Of several entries and cycles the one with
-    the fewest loops around ``address`` is taken.
+    the fewest loops around ``address`` is taken; a few are looked at, those of small cycles first.
     """
     block = forest.graph.block_at(address)
     views: list[tuple[int, LoopForest, Loop]] = []
-    for inside in sorted(set(_cycles(forest, block.start)), key=len) if block is not None else ():
-        for entry in _entries(forest.graph, inside):
-            view, found = _view(forest.graph, entry, inside)
-            depths = [loop.depth for loop in view.loops if block is not None and block.start in loop.blocks]
-            views.append((max(depths), view, found))
+    cycles = sorted(set(_cycles(forest, block.start)), key=len) if block is not None else []
+    entries = ((entry, inside) for inside in cycles for entry in _entries(forest.graph, inside))
+    for entry, inside in islice(entries, _MOST_VIEWS):
+        view, found = _view(forest.graph, entry, inside)
+        depths = [loop.depth for loop in view.loops if block is not None and block.start in loop.blocks]
+        views.append((max(depths, default=0), view, found))
     return min(views, key=lambda v: (v[0], v[2].header))[1:] if views else None
 
 
@@ -121,24 +126,31 @@ def with_headers(forest: LoopForest, loop: Loop) -> tuple[LoopForest, Loop]:
 def _view(graph: FlowGraph, entry: int, inside: frozenset[int]) -> tuple[LoopForest, Loop]:
     """The loop of all blocks ``inside`` with the header ``entry``, and the loops in it."""
     graph = FlowGraph(entry, {b: graph.blocks[b] for b in sorted(inside)})
-    bodies = _nested_cycles(graph, inside)
+    bodies = _nested_cycles(graph, inside, [_MOST_SPLITS])
     predecessors = graph.predecessors
     back = {header: [b for b in predecessors[header] if b in body] for header, body in bodies.items()}
     view = LoopForest(graph, nest(graph, bodies, back), ())
     return view, next(loop for loop in view.loops if loop.header == entry)
 
 
-def _nested_cycles(graph: FlowGraph, blocks: frozenset[int]) -> dict[int, frozenset[int]]:
+def _nested_cycles(graph: FlowGraph, blocks: frozenset[int], splits: list[int]) -> dict[int, frozenset[int]]:
     """The loops among ``blocks`` by header: each strongly connected component is a loop, and so on in the component
     without its header (Steensgaard, Sequentializing program dependence graphs, 1993).
 
-    Of several entries, the header is the one that leaves the fewest loops inside.
+    Of several entries, the header is the one that leaves the fewest loops inside. They are compared as long as
+    ``splits``, one number, lasts: an interpreter with computed jumps has hundreds of entries, at every level. Soon
+    after that, loops inside are not looked for any more: nothing is made of such code.
     """
     result: dict[int, frozenset[int]] = {}
+    if splits[0] < -_MOST_SPLITS:
+        return result
     for loop in _components(graph, blocks):
         if len(loop) > 1 or loop.issubset(graph.successors(min(loop))):
             outer = [b for b in _entries(graph, loop) or [graph.entry] if b in loop]
-            inner = {b: _nested_cycles(graph, loop - {b}) for b in outer}
+            if splits[0] < len(outer):
+                outer = [min(outer)]
+            splits[0] -= len(outer)
+            inner = {b: _nested_cycles(graph, loop - {b}, splits) for b in outer}
             header = min(outer, key=lambda b: (len(inner[b]), b))
             result |= {header: loop} | inner[header]
     return result

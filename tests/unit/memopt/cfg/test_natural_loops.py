@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
+from memopt.cfg import natural_loops
 from memopt.cfg.dominators import dominates, immediate_dominators
 from memopt.cfg.natural_loops import (
     entered_in_the_middle,
@@ -117,3 +119,21 @@ def test_no_cycle_is_left_without_the_headers_of_a_view(seed: int) -> None:
             back = {e for one in view.loops for e in one.back_edges}
             assert not _has_cycle_without(view.graph, back, set(view.graph.blocks))
             assert all(one.parent is None or one.blocks < view.loops[one.parent].blocks for one in view.loops)
+
+
+def test_a_cycle_with_many_entries_at_every_level_takes_bounded_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an interpreter with computed jumps has it: the first block and each part lead to many parts."""
+    calls = []
+
+    def counted(graph: FlowGraph, blocks: frozenset[int]) -> Iterator[frozenset[int]]:
+        calls.append(blocks)
+        return components(graph, blocks)
+
+    components = natural_loops._components
+    monkeypatch.setattr(natural_loops, "_components", counted)
+    parts = range(1, 80)
+    edges = {n: tuple(1 + (n * k + k * k) % 79 for k in range(1, 20)) for n in parts} | {0: tuple(parts)}
+    found = entered_in_the_middle(find_loops(graph_of(edges)), 77)
+    assert found is not None
+    assert 77 in found[1].blocks
+    assert len(calls) <= 8 * 301

@@ -57,7 +57,8 @@ def test_all_samples_are_in_one_part(library: Path) -> None:
     version, refused = installed(), Refused(0x500000, ((0x500000, 0x500010),), None, Reason.CALL)
     new_code = version.compiled.placement.code + 8
     loop, straight = _address(library, "sum") - 8, _address(library, "three")
-    samples = Counter({0x401004: 100, new_code: 200, 0x500004: 150, 0x600000: 50, loop: 300, straight: 190, 0x700000: 10})
+    samples = Counter({0x401004: 100, new_code: 200, 0x500004: 150, 0x600000: 50, loop: 300, straight: 190})
+    samples[0x700000] = 10
     found, unlooked = account(samples, [version, refused], ((0x600000, 0x600010),), _maps(library), Sources(), 0.2)
     assert [round(1000 * x) for x in (found.improved, found.left, found.cool, found.no_loop, found.kernel)] == [
         300, 200, 310, 190, 0]
