@@ -24,9 +24,10 @@ OUTSIDE = (
     Outside("a program that reads or checks its own machine code: five bytes at the header of each replaced loop are "
             "a jump",
             "licence and integrity checks do that; with --dry-run nothing is changed"),
-    Outside("a program that changes the instructions under this jump: it goes on with the old ones (elsewhere in a "
-            "loop changes are seen, and the original runs)",
-            "live patching and just-in-time compilers do that; the report names the address of each loop"),
+    Outside("a program that changes the instructions under this jump: it goes on with the old ones, or jumps to "
+            "nowhere if it changes only some of the bytes (elsewhere in a loop changes are seen, and the original "
+            "runs)",
+            "live patching of a file's code does that; code that was made in memory is left alone"),
     Outside("a handler that looks at where it has interrupted the program, or unwinds by frame pointers: addresses in "
             "memopt's pages belong to no function, and rbp holds memopt's frame there",
             "profilers inside the program (SIGPROF) and write barriers do that; SigCgt in /proc/PID/status lists the "

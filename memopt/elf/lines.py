@@ -11,6 +11,7 @@ Source: DWARF 5, sections 3.3.8 (inlined subroutines) and 6.2 (line tables).
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -71,7 +72,7 @@ class SourceLines:
         chains = [self.chain(branch - bias) for branch in control.branches]
         if not all(chains):
             chains += [self.chain(branch - bias) for branch in control.guards]
-        return _shown(min(filter(None, chains), key=lambda chain: [p.line for p in reversed(chain)], default=()))
+        return _shown(min(filter(None, chains), key=_order, default=()))
 
     def chain(self, address: int) -> tuple[Place, ...]:
         """The place of the code at ``address``, then that of the call by which it was inlined, and so on up to the
@@ -113,6 +114,11 @@ class SourceLines:
                         and sum(s.size for s in debug) <= _MAX_DEBUG_BYTES)
         except (ElfError, OSError):
             return False
+
+
+def _order(chain: tuple[Place, ...]) -> tuple[float, ...]:
+    """Orders chains by lines, from the outermost inwards. A chain that tells no more than the call goes last."""
+    return (*(place.line for place in reversed(chain)), math.inf)
 
 
 def _shown(chain: tuple[Place, ...]) -> SourceLine | None:

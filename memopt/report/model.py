@@ -94,18 +94,19 @@ class Stage:
 class Account:
     """Where the processor time of a process went, in seconds: the parts are all of it.
 
-    Time in loops that were not looked at is ``cool``, because they were not hot enough, or the program ended first."""
+    Loops that were not looked at were not hot enough (``cool``), or the program ended first (``late``)."""
 
     improved: float = 0.0  # in loops that were replaced, before and after
     left: float = 0.0  # in loops that were looked at and left alone
     cool: float = 0.0
+    late: float = 0.0
     no_loop: float = 0.0
     kernel: float = 0.0  # in system calls and page faults
     started: float = 0.0  # by processes that it started, which are not followed
 
     @property
     def total(self) -> float:
-        return self.improved + self.left + self.cool + self.no_loop + self.kernel + self.started
+        return self.improved + self.left + self.cool + self.late + self.no_loop + self.kernel + self.started
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ def _account(report: RunReport) -> list[str]:
     if account.total >= LEAST_ACCOUNT:
         parts = ((account.improved, "in loops that were replaced"), (account.left, "in loops that were left alone"),
                  (account.cool, "in loops that were not hot enough to be looked at"),
+                 (account.late, "in loops that were not looked at before the end"),
                  (account.no_loop, "in no loop"), (account.kernel, "in the kernel"),
                  (account.started, "in processes that it started"))
         shown = [(100 * seconds / account.total, words) for seconds, words in parts]

@@ -28,7 +28,7 @@ INTERVAL_NS = 1_000_000
 _SYS_PERF_EVENT_OPEN = 298
 _PERF_TYPE_SOFTWARE = 1
 _PERF_COUNT_SW_CPU_CLOCK = 0
-_PERF_SAMPLE_IP_TID_TIME = 1 | 2 | 4
+_PERF_SAMPLE = 1 | 2 | 4 | 1 << 6 | 1 << 9  # IP, TID, TIME, ID, STREAM_ID
 _PERF_FLAG_FD_CLOEXEC = 8
 _IOC_ENABLE, _IOC_DISABLE, _IOC_PERIOD = 0x2400, 0x2401, 0x40082404
 # Bits of the flags word of perf_event_attr.
@@ -71,7 +71,8 @@ class Events:
         return [ring.take() for ring in self._rings]
 
     def set_interval(self, nanoseconds: int) -> None:
-        """Change the processor time between two samples."""
+        """Change the processor time between two samples. Events that threads have inherited already keep theirs; the
+        kernel may exchange the events of two threads."""
         self.interval_ns = nanoseconds
         self._control(_IOC_PERIOD, struct.pack("<Q", nanoseconds))
 
@@ -145,7 +146,7 @@ def _attribute(flags: int, interval_ns: int) -> bytes:
     polls the ring."""
     flags |= _EXCLUDE_KERNEL | _EXCLUDE_HV | _WATERMARK | _SAMPLE_ID_ALL
     packed = _ATTRIBUTE.pack(_PERF_TYPE_SOFTWARE, _ATTRIBUTE_BYTES, _PERF_COUNT_SW_CPU_CLOCK, interval_ns,
-                             _PERF_SAMPLE_IP_TID_TIME, 0, flags, _RING_PAGES * _PAGE)
+                             _PERF_SAMPLE, 0, flags, _RING_PAGES * _PAGE)
     return packed.ljust(_ATTRIBUTE_BYTES, b"\0")
 
 

@@ -27,21 +27,25 @@ from typing import NamedTuple, Protocol
 from runtime.sampling.perf_events import Events
 
 _HEADER = struct.Struct("<IHH")
-_SAMPLE = struct.Struct("<QII")
+_SAMPLE = struct.Struct("<QIIQQQ")  # address, process, thread, time, event, the event that was inherited from it
 _MAPPED = struct.Struct("<IIQQQIIQQII")  # process, thread, start, size, offset, device, inode, generation, how
 _RECORD_LOST, _RECORD_COMM, _RECORD_EXIT, _RECORD_FORK, _RECORD_SAMPLE, _RECORD_MMAP2 = 2, 3, 4, 7, 9, 10
 _MODE_MASK, _MODE_USER = 7, 2
 _COMM_EXEC = 1 << 13
-_IDENTIFIER_BYTES = 16  # process, thread and time, at the end of each record that is no sample
+_IDENTIFIER_BYTES = 32  # process, thread, time and two numbers of events, at the end of each record that is no sample
+_TIME_FROM_END = 24
 
 
 class Sample(NamedTuple):
     """One sample: the user-mode instruction pointer of thread ``tid``. ``child``: the id of a child process, 0 for the
-    program itself."""
+    program itself. ``inherited``: the number of the event, if a thread has inherited it, so that ``set_interval`` does
+    not reach it; else 0. ``time_ns``: on the kernel's clock, 0 if it is not known."""
 
     address: int
     tid: int
     child: int = 0
+    inherited: int = 0
+    time_ns: int = 0
 
 
 class Mapped(NamedTuple):
@@ -224,7 +228,7 @@ def parse_records(data: bytes, pid: int, children: bool = False) -> tuple[list[t
     """Parse perf records: samples and lifecycle events, each with its time, and the number of lost records.
 
     Only user-mode samples of process ``pid`` are returned; with ``children`` those of all processes. ``data``: complete
-    records of sample type IP | TID | TIME, with identifiers (sample_id_all).
+    records of sample type IP | TID | TIME | ID | STREAM_ID, with identifiers (sample_id_all).
     """
     found: list[tuple[int, Sample | News]] = []
     lost = offset = 0
@@ -236,15 +240,17 @@ def parse_records(data: bytes, pid: int, children: bool = False) -> tuple[list[t
         if kind == _RECORD_LOST:
             lost += struct.unpack_from("<8xQ", body)[0]
         elif (happened := _happened(kind, misc, body, pid, children)) is not None:
-            found.append((struct.unpack_from("<Q", body, len(body) - 8)[0], happened))
+            found.append((struct.unpack_from("<Q", body, len(body) - _TIME_FROM_END)[0], happened))
         offset += size
     return found, lost
 
 
 def _happened(kind: int, misc: int, body: bytes, pid: int, children: bool) -> Sample | News | None:
     if kind == _RECORD_SAMPLE and misc & _MODE_MASK == _MODE_USER:
-        address, process, tid = _SAMPLE.unpack_from(body)
-        return Sample(address, tid, 0 if process == pid else process) if process == pid or children else None
+        address, process, tid, time, event, inherited = _SAMPLE.unpack_from(body)
+        if process != pid and not children:
+            return None
+        return Sample(address, tid, 0 if process == pid else process, inherited if inherited != event else 0, time)
     if kind == _RECORD_MMAP2:
         process, _, start, size, offset, _, _, inode, *_ = _MAPPED.unpack_from(body)
         path = body[_MAPPED.size:-_IDENTIFIER_BYTES].split(b"\0", 1)[0]

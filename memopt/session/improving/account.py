@@ -31,7 +31,8 @@ class Unlooked:
 
     loops: list[LoopReport] = field(default_factory=list)
     no_loop: int = 0
-    rest: int = 0  # in loops, or in places with so few samples that nobody looked
+    late: int = 0  # in loops that would have been looked at if the program had gone on
+    rest: int = 0  # in other loops, or in places with so few samples that nobody looked
 
 
 def account(samples: Counter[int], decisions: Sequence[Decision], settled: Ranges, maps: Sequence[Mapping],
@@ -46,8 +47,8 @@ def account(samples: Counter[int], decisions: Sequence[Decision], settled: Range
     for address, count in samples.items():
         (improved if address in better else left if address in worse else open_ones)[address] = count
     found = _unlooked(open_ones, samples.total(), maps, sources, late)
-    unit = INTERVAL_NS * 1e-9
-    return Account(unit * improved.total(), unit * left.total(), unit * found.rest, unit * found.no_loop), found.loops
+    parts = improved.total(), left.total(), found.rest, found.late, found.no_loop
+    return Account(*(INTERVAL_NS * 1e-9 * part for part in parts)), found.loops
 
 
 def _improved(decisions: Iterable[Decision]) -> Iterator[tuple[int, int]]:
@@ -89,8 +90,11 @@ def _unlooked(samples: Counter[int], total: int, maps: Sequence[Mapping], source
         if site is None or not inside:
             found.no_loop += weight
             continue
-        found.rest += weight
         share = weight / total
+        if share >= late:
+            found.late += weight
+        else:
+            found.rest += weight
         reason = Reason.ENDED if share >= late else Reason.NOT_HOT
         header = site.loops[0].header
         found.loops.append(LoopReport(header, share, Outcome.KEPT, site.function, sources.of_header(site, header),

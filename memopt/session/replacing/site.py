@@ -215,6 +215,9 @@ def loop_code(process: Process, site: Site, loop: Loop) -> LoopCode:
     from runtime.target.eligibility import check_process
 
     with process.timer.stage("find"):
+        if not site.path.startswith("/") or site.path.startswith("/memfd:"):
+            raise Rejected(Reason.NO_ROOM, "the code is in memory without a file, where a program may change it at any "
+                                           "time, under the patch as well")
         site, loop = isolated(process.pid, site, loop)
         operations = screen(site, loop)
         check_process(process.pid)

@@ -99,8 +99,7 @@ class Session:
                 time.sleep(0)
             if self.follower is not None:
                 self.follower.step()
-            else:
-                self._look_at_started()
+            self._look_at_started()
             busy = self._busy()
             self.pace.step(time.monotonic(), busy)
             if not busy and self._consider():
@@ -176,7 +175,7 @@ class Session:
             self.worker.give_up()
         if self.sampler.note:
             notes = (*notes, self.sampler.note)
-        started = "" if self.started is None else self.started.note()
+        started = "" if self.started is None or self.follower is not None else self.started.note()
         if started:
             notes = (*notes, started)
         try:

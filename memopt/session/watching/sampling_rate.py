@@ -11,9 +11,12 @@ are taken.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
+
 from memopt.session.measuring.hotness import Hotness
 from runtime.sampling.perf_events import INTERVAL_NS
-from runtime.sampling.samples import Sampler, Source
+from runtime.sampling.samples import Sample, Sampler, Source
 
 FRESH_SECONDS = 0.1  # without news, until the interval doubles for the first time
 SLOWEST = 16  # times the shortest interval
@@ -30,6 +33,8 @@ class SamplingRate:
         self._news = self._now = now
         self._credit = float(BURST)
         self._interval = 1  # in units of the shortest
+        self._kept: dict[int, int] = {}  # by inherited event: its interval, in the same units
+        self._times: dict[int, tuple[int, int]] = {}  # of its last sample, and the least between two, in nanoseconds
 
     @property
     def look_after_seconds(self) -> float:
@@ -44,8 +49,11 @@ class SamplingRate:
         """Take the new samples, and set the interval. ``busy``: a loop is worked on, and no other is taken up
         meanwhile."""
         stopping = self._sampler.source is Source.INTERRUPT  # samples by stopping: the stages stop the process, too
-        new = [] if busy and stopping else [sample.address for sample in self._sampler.read()]
-        fresh = self._hotness.add(new, self._interval)
+        new = [] if busy and stopping else self._sampler.read()
+        self._learn(new)
+        fresh = 0
+        for weight, some in groupby(sorted(new, key=self._weight), key=self._weight):
+            fresh += self._hotness.add([sample.address for sample in some], weight)
         self._credit = min(BURST, self._credit + (now - self._now) * PER_SECOND) - len(new)
         self._now = now
         if busy or 2 * fresh > len(new):
@@ -54,6 +62,19 @@ class SamplingRate:
         if interval != self._interval:
             self._interval = interval
             self._sampler.set_interval(interval * INTERVAL_NS)
+
+    def _weight(self, sample: Sample) -> int:
+        """The units of time that ``sample`` stands for."""
+        return self._kept.get(sample.inherited, 1) if sample.inherited else self._interval
+
+    def _learn(self, samples: Sequence[Sample]) -> None:
+        """Find out the intervals of inherited events: the least time between two samples."""
+        for sample in samples:
+            if sample.inherited:
+                last, least = self._times.get(sample.inherited, (sample.time_ns, SLOWEST * INTERVAL_NS))
+                least = min(least, sample.time_ns - last) if sample.time_ns > last else least
+                self._times[sample.inherited] = sample.time_ns, least
+                self._kept[sample.inherited] = max(1, round(least / INTERVAL_NS))
 
 
 def interval_after(seconds: float) -> int:

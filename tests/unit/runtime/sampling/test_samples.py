@@ -29,8 +29,13 @@ def record(kind: int, mode: int, *words: int) -> bytes:
     return struct.pack("<IHH", kind, mode, 8 + len(body)) + body
 
 
-def sample(address: int, pid: int, tid: int, mode: int = USER, time: int = 0) -> bytes:
-    return record(SAMPLE, mode, address, tid << 32 | pid, time)
+def news(kind: int, mode: int, *words: int) -> bytes:
+    """A record that is no sample; it ends in the numbers of its event."""
+    return record(kind, mode, *words, 5, 5)
+
+
+def sample(address: int, pid: int, tid: int, mode: int = USER, time: int = 0, inherited: int = 5) -> bytes:
+    return record(SAMPLE, mode, address, tid << 32 | pid, time, 5, inherited)
 
 
 def parsed(data: bytes, pid: int, *, children: bool = False) -> tuple[list[Sample | News], int]:
@@ -50,27 +55,27 @@ def test_only_user_samples_of_the_process_count() -> None:
 
 def test_what_becomes_of_processes() -> None:
     path = b"/usr/bin/other\0\0"
-    mapped = record(MMAP2, 0, 8 << 32 | 8, 0x400000, 0x2000, 0x1000, 0, 77, 1, 5, *struct.unpack("<2Q", path),
+    mapped = news(MMAP2, 0, 8 << 32 | 8, 0x400000, 0x2000, 0x1000, 0, 77, 1, 5, *struct.unpack("<2Q", path),
                     8 << 32 | 8, 30)
-    data = (record(FORK, 0, 7 << 32 | 8, 7 << 32 | 8, 10, 7 << 32 | 7, 10) + sample(0x400010, 8, 8, time=40)
-            + record(FORK, 0, 7 << 32 | 7, 7 << 32 | 12, 10, 7 << 32 | 7, 10)  # a thread
-            + record(COMM, BY_EXEC, 8 << 32 | 8, 0x6F, 8 << 32 | 8, 20) + record(COMM, 0, 8 << 32 | 8, 0x6F, 0, 21)
-            + mapped + record(EXIT, 0, 7 << 32 | 8, 9 << 32 | 9, 45, 0, 45)
-            + record(EXIT, 0, 7 << 32 | 8, 8 << 32 | 8, 50, 0, 50))
+    data = (news(FORK, 0, 7 << 32 | 8, 7 << 32 | 8, 10, 7 << 32 | 7, 10) + sample(0x400010, 8, 8, time=40)
+            + news(FORK, 0, 7 << 32 | 7, 7 << 32 | 12, 10, 7 << 32 | 7, 10)  # a thread
+            + news(COMM, BY_EXEC, 8 << 32 | 8, 0x6F, 8 << 32 | 8, 20) + news(COMM, 0, 8 << 32 | 8, 0x6F, 0, 21)
+            + mapped + news(EXIT, 0, 7 << 32 | 8, 9 << 32 | 9, 45, 0, 45)
+            + news(EXIT, 0, 7 << 32 | 8, 8 << 32 | 8, 50, 0, 50))
     found, lost = parse_records(data, 7, children=True)
     assert sorted(found, key=lambda f: f[0]) == [
         (10, Forked(8, 7)), (10, Forked(7, 7)), (20, Executed(8)),
-        (30, Mapped(8, 0x400000, 0x402000, 0x1000, 77, "/usr/bin/other")), (40, Sample(0x400010, 8, 8)),
+        (30, Mapped(8, 0x400000, 0x402000, 0x1000, 77, "/usr/bin/other")), (40, Sample(0x400010, 8, 8, 0, 40)),
         (45, Ended(8)), (50, Ended(8))]
     assert lost == 0
 
 
 def test_what_is_read_late_is_told_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
     def forked(time: int) -> bytes:
-        return record(FORK, 0, 7 << 32 | 8, 7 << 32 | 8, time, 7 << 32 | 7, time)
+        return news(FORK, 0, 7 << 32 | 8, 7 << 32 | 8, time, 7 << 32 | 7, time)
 
     def executed(time: int) -> bytes:
-        return record(COMM, BY_EXEC, 8 << 32 | 8, 0x6F, 8 << 32 | 8, time)
+        return news(COMM, BY_EXEC, 8 << 32 | 8, 0x6F, 8 << 32 | 8, time)
 
     rounds = iter([[b"", sample(1, 7, 7, time=5) + executed(20)], [forked(10), sample(2, 8, 8, time=30)],
                    [sample(3, 7, 7, time=40), b""], [b"", b""]])
@@ -79,9 +84,13 @@ def test_what_is_read_late_is_told_in_its_order(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(events, "take", lambda: next(rounds))
     sampler = sampler_of(events)
     assert sampler.read_all() == []
-    assert sampler.read_all() == [Sample(1, 7), Forked(8, 7), Executed(8)]
-    assert sampler.read_all() == [Sample(2, 8, 8)]
-    assert sampler.read_all(last=True) == [Sample(3, 7)]
+    assert sampler.read_all() == [Sample(1, 7, 0, 0, 5), Forked(8, 7), Executed(8)]
+    assert sampler.read_all() == [Sample(2, 8, 8, 0, 30)]
+    assert sampler.read_all(last=True) == [Sample(3, 7, 0, 0, 40)]
+
+
+def test_events_that_threads_have_inherited_are_told_apart() -> None:
+    assert parsed(sample(1, 7, 7) + sample(1, 7, 8, time=9, inherited=6), 7)[0] == [Sample(1, 7), Sample(1, 8, 0, 6, 9)]
 
 
 def test_damaged_record_ends_the_parse() -> None:

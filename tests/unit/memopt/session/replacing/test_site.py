@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
 from memopt.ir.reasons import Reason, Rejected
-from memopt.session.replacing.site import screen, vector_bytes
+from memopt.options import Options
+from memopt.session.replacing.process import Process
+from memopt.session.replacing.site import loop_code, screen, vector_bytes
 from tests.support.sites import NESTS, NEXT, site_of
 
 
@@ -64,3 +68,13 @@ def test_loops_in_the_chosen_one_are_decided_with_it() -> None:
     nest, ranges = site.decided(second)
     assert nest == second
     assert {low for low, _ in ranges} == second.blocks
+
+
+@pytest.mark.parametrize("path", ["", "/memfd:code (deleted)"])
+def test_code_in_memory_without_a_file_is_left_alone(path: str) -> None:
+    """A program that has made its code may write to any byte of it, under a jump of memopt's as well."""
+    site = replace(site_of(NESTS), path=path)
+    process = Process(os.getpid(), Options(), nullcontext, 0.0)
+    with pytest.raises(Rejected) as refused:
+        loop_code(process, site, site.loops[0])
+    assert (refused.value.reason, "without a file" in refused.value.detail) == (Reason.NO_ROOM, True)

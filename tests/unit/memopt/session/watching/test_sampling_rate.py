@@ -88,3 +88,17 @@ def test_what_runs_now_outweighs_what_was_sampled_more_often_before() -> None:
     hotness.add([0x1000] * 100)
     hotness.add([0x9000] * 10, SLOWEST)
     assert hotness.hottest() == 0x9000
+
+
+def test_a_sample_weighs_what_it_stands_for() -> None:
+    """A thread that was made early is sampled as often as then; its samples must not weigh like rare ones."""
+    sampler, hotness = Recorded([0x1000]), Hotness()
+    pace = SamplingRate(sampler, hotness, 0.0)
+    pace.step(STEP, True)
+    assert sampler.interval_ns == SLOWEST * INTERVAL_NS
+    hotness.samples.clear()
+    early = [Sample(0x2000, 2, 0, 77, 10**9 + n * INTERVAL_NS + 100 * (n % 2)) for n in range(32)]
+    late = [Sample(0x3000, 3, 0, 78, 10**9 + n * SLOWEST * INTERVAL_NS) for n in range(2)]
+    sampler.read = lambda: [Sample(0x1000, 1), *early, *late]
+    pace.step(2 * STEP, True)
+    assert hotness.samples == {0x1000: SLOWEST, 0x2000: 32, 0x3000: 2 * SLOWEST}
