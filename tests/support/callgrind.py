@@ -15,9 +15,10 @@ Both are brought to one view:
 - Callgrind knows no functions outside of ``.text``, such as stubs and ``_init``. They belong to their callers here.
 - The cold part of a function (``f.cold``) belongs to the function.
 
-What remains different is not of the program: valgrind loads a library of its own, for which the dynamic linker works
-more; its processor is another one, for which the C library computes other thresholds; of a process that executes
-another program, memopt keeps the last one only, callgrind all.
+The rest that differs is valgrind's: it loads a library of its own, for which the dynamic linker works more. It has no
+vdso and no clone3. Its processor is another one, for which libraries choose other functions. Its addresses are smaller,
+and some programs compare or hash addresses. Of a process that executes another program, memopt keeps the last one
+only, callgrind all.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from bench.measure.execution import memopt_command
+from tests.support.callgrind_files import NO_FILE, Dump, callers
 from tests.support.symbol_files import write_symbols
 
 Way = tuple[str, ...]  # names of functions, callers first
@@ -46,10 +48,8 @@ Way = tuple[str, ...]  # names of functions, callers first
 _SAME_CHOICES = ("glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX512CD,-AVX512DQ,-RTM,-XSAVEC"
                  ":glibc.cpu.x86_rep_movsb_threshold=4096:glibc.cpu.x86_rep_stosb_threshold=4096"
                  ":glibc.cpu.x86_non_temporal_threshold=1048576")
-_NAMED = re.compile(r"\((\d+)\)(?: (.*))?")
 _APART = re.compile(r"( \[clone)? ?\.cold(\.\d+)?\]?$")  # a part of a function that lies apart
 _NAMELESS = re.compile(r"(?:function_)?0x0*([0-9a-f]+)")
-_NO_FILE = "???"
 _NO_FUNCTION = "-"
 
 
@@ -86,7 +86,6 @@ class Contexts:
             if name in way:
                 found.own[way[way.index(name):]] += count
         return found
-
 
     def begun_at(self, roots: Collection[str]) -> Contexts:
         """The contexts from the last function on that is among ``roots``."""
@@ -130,7 +129,7 @@ def _name(file: str | None, function: str) -> str:
         return _NO_FUNCTION
     if (found := _NAMELESS.fullmatch(function)) is not None:
         function = f"function {int(found[1], 16):#x}"
-    return f"{_APART.sub('', function)} [{os.path.basename(file or _NO_FILE)}]"
+    return f"{_APART.sub('', function)} [{os.path.basename(file or NO_FILE)}]"
 
 
 class _Functions:
@@ -152,101 +151,38 @@ class _Functions:
 
 # -- callgrind ---------------------------------------------------------------------------------------------------------
 
-@dataclass(slots=True)
-class _Dump:
-    """What callgrind's files say: by context the instructions, the file, and an address of the function."""
-
-    own: Counter[str] = field(default_factory=Counter)
-    place: dict[str, tuple[str, int]] = field(default_factory=dict)
-
-    def read(self, path: Path) -> None:
-        files: dict[str, str] = {}
-        names: dict[str, str] = {}
-        file = context = ""
-        skip = False
-        with open(path) as lines:
-            for line in lines:
-                if line.startswith("0x"):
-                    if skip:
-                        skip = False
-                        continue
-                    address, _, cost = line.split()
-                    self.own[context] += int(cost)
-                    self.place.setdefault(context, (file, int(address, 16)))
-                    continue
-                key, _, value = line.rstrip("\n").partition("=")
-                if key == "ob":
-                    file = _expanded(files, value)
-                elif key == "fn":
-                    context = _expanded(names, value)
-                elif key == "cob":
-                    _expanded(files, value)
-                elif key == "cfn":
-                    _expanded(names, value)
-                elif key == "calls":
-                    skip = True
-
-
-def _expanded(known: dict[str, str], value: str) -> str:
-    """The name for which ``(7) name`` stands, or later ``(7)``."""
-    found = _NAMED.fullmatch(value)
-    if found is None:
-        return value
-    if found[2]:
-        known[found[1]] = found[2]
-    return known[found[1]]
-
-
 def called(paths: Iterable[Path], profile: Path, depth: int) -> Contexts:
     """The contexts that callgrind has found, up to ``depth`` functions long, with names as in the profile."""
-    dump, functions = _Dump(), _Functions(profile)
+    functions, result = _Functions(profile), Contexts()
     for path in paths:
-        dump.read(path)
-    names: dict[str, str] = {}
-    by_first: dict[str, Counter[str]] = {}
-
-    def name(context: str) -> str:
-        if context not in names:
-            file, address = dump.place[context]
-            first = context.split("'", 1)[0]
-            found = _NO_FUNCTION if file == _NO_FILE else _name(file, first)
-            if not _NAMELESS.fullmatch(first):
-                found = functions.around(file, address) or found
-            names[context] = found
-            by_first.setdefault(first, Counter())[found] += 1
-        return names[context]
-
-    for context in dump.place:
-        name(context)
-    result = Contexts()
-    for context, count in dump.own.items():
-        way = folded(reversed([_of(rest, names, by_first) for rest in _rests(context)]))
-        result.own[way] += count
-        if way and context.count("'") + 1 < depth:
-            result.roots.add(way[0])
+        dump = Dump.read(path)
+        names = {context: _shown(context, *place, functions) for context, place in dump.places.items()}
+        by_first = {context.split("'", 1)[0]: name for context, name in names.items()}
+        for context, count in dump.own.items():
+            # Where a context is longer than its caller's may be, that of its caller has no costs.
+            way = folded(reversed([names.get(c) or by_first.get(c.split("'", 1)[0], _NO_FUNCTION)
+                                   for c in callers(context)]))
+            result.own[way] += count
+            if way and context.count("'") + 1 < depth:
+                result.roots.add(way[0])
     return result
 
 
-def _rests(context: str) -> Iterator[str]:
-    """A context, that of its caller, and so on."""
-    while context:
-        yield context
-        context = context.partition("'")[2]
-
-
-def _of(context: str, names: Mapping[str, str], by_first: Mapping[str, Counter[str]]) -> str:
-    if context in names:
-        return names[context]
+def _shown(context: str, file: str, address: int, functions: _Functions) -> str:
+    """The name in the profile of the function of a context, which has code at ``address`` of ``file``."""
     first = context.split("'", 1)[0]
-    return by_first[first].most_common(1)[0][0] if first in by_first else first
+    if file == NO_FILE:
+        return _NO_FUNCTION
+    if _NAMELESS.fullmatch(first):
+        return _name(file, first)
+    return functions.around(file, address) or _name(file, first)
 
 
 # -- both --------------------------------------------------------------------------------------------------------------
 
-def measure(command: Sequence[str], folder: Path, depth: int = 100, variables: Mapping[str, str] | None = None
-            ) -> tuple[Contexts, Contexts]:
+def measure(command: Sequence[str], folder: Path, depth: int = 100) -> tuple[Contexts, Contexts]:
     """The contexts of ``command`` by memopt and by callgrind, whose files lie in ``folder``."""
-    around = {**os.environ, "GLIBC_TUNABLES": _SAME_CHOICES, "PYTHONHASHSEED": "0", **(variables or {})}
+    around = {**os.environ, "GLIBC_TUNABLES": _SAME_CHOICES, "PYTHONHASHSEED": "0"}
     profile = folder / "memopt.db"
     silent = partial(subprocess.run, env=around, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                      stderr=subprocess.DEVNULL)
@@ -297,7 +233,7 @@ def main() -> int:
     if options.below:
         ours, theirs = ours.below(options.below), theirs.below(options.below)
     sys.stdout.writelines(table(ours, theirs, options.count))
-    return int(heaviest(ours, options.count) != heaviest(theirs, options.count))
+    return int(set(heaviest(ours, options.count)) != set(heaviest(theirs, options.count)))
 
 
 if __name__ == "__main__":
