@@ -132,18 +132,23 @@ def _parts(graph: FlowGraph, read: Callable[[int, int], bytes], bounds: tuple[in
            known: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """New parts of the function that lie elsewhere: jump targets outside the graph that belong to it.
 
-    A part has ".cold" in its name (GCC, LLVM), or it has no name and jumps back into the middle of the function.
+    A part has ".cold" in its name (GCC, LLVM), or it has no name and jumps back into the middle of the function from
+    where the function has jumped to.
     """
-    seen = set(known)
-    for target in sorted({s for b in graph.blocks.values() for s in b.successors if s not in graph.blocks}):
+    outside = {s for b in graph.blocks.values() for s in b.successors if s not in graph.blocks}
+    reached: dict[tuple[int, int], list[int]] = {}  # by part: where the function jumps to
+    named: set[tuple[int, int]] = set()
+    for target in sorted(outside):
         found = function_among(functions, target)
         if found is None or (found.name and ".cold" not in found.name):
             continue
         part = found.start, found.end
-        if part not in seen and found.start not in range(*bounds):
-            seen.add(part)
-            if found.name or (_may_jump(read, part, bounds) and _jumps(read, target, part, bounds)):
-                yield part
+        if part not in known and found.start not in range(*bounds):
+            reached.setdefault(part, []).append(target)
+            named |= {part} if found.name else set()
+    for part, targets in reached.items():
+        if part in named or (_may_jump(read, part, bounds) and any(_jumps(read, t, part, bounds) for t in targets)):
+            yield part
 
 
 def _jumps(read: Callable[[int, int], bytes], start: int, part: tuple[int, int], bounds: tuple[int, int]) -> bool:

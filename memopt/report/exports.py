@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import bisect
 import json
+import re
 import sqlite3
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from memopt import __version__
 from memopt.store.tree import Frame
 
 _NO_FILE = "???"
+_APART = re.compile(r"( \[clone )?\.cold(\.\d+)?\]?$")  # the end of the name of a part of a function
 
 
 def speedscope(root: Frame, unit: str) -> str:
@@ -83,6 +86,7 @@ class _Function:
     path: str
     start: int
     end: int
+    parts: list[tuple[int, int]] = field(default_factory=list)  # that lie apart (.cold)
     costs: dict[int, int] = field(default_factory=dict)
     calls: list[tuple[int, _Key, int, int]] = field(default_factory=list)
 
@@ -121,18 +125,40 @@ def _counted(connection: sqlite3.Connection) -> dict[_Key, _Function]:
             JOIN context p ON p.id = c.parent
             GROUP BY p.image, p.function, p.entry, c.site, c.image, c.function, c.entry"""):
         found[keys[parent]].calls.append((entry if site is None else site, keys[number], entries, inclusive))
-    named: dict[str, list[int]] = {}  # by file: where functions begin
-    for path, start in sorted(found):
-        named.setdefault(path, []).append(start)
+    _name_apart(found)
+    ranges = _ranges(connection, found)
     for path, address, cost in _executed(connection):
-        starts = named.get(path, [])
-        index = bisect.bisect_right(starts, address) - 1
-        function = found[path, starts[index]] if index >= 0 else None
-        if function is not None and address < function.end:
-            function.add(address, cost)
+        of = ranges.get(path, [])
+        index = bisect.bisect_right(of, address, key=lambda piece: piece[0]) - 1
+        if index >= 0 and address < of[index][1]:
+            of[index][2].add(address, cost)
     for key, function in found.items():
         _settle(function, own[key])
     return found
+
+
+def _name_apart(found: Mapping[_Key, _Function]) -> None:
+    """Tells functions of one name in one file apart by their addresses: to readers one name is one function."""
+    named = Counter((function.path, function.name) for function in found.values())
+    for function in found.values():
+        if named[function.path, function.name] > 1:
+            function.name += f" ({function.start:#x})"
+
+
+def _ranges(connection: sqlite3.Connection, found: Mapping[_Key, _Function]
+            ) -> dict[str, list[tuple[int, int, _Function]]]:
+    """The functions by file and the addresses ``[start, end)`` of their code, sorted. Enters the parts of functions."""
+    ranges: dict[str, list[tuple[int, int, _Function]]] = {}
+    named = {(function.path, function.name): function for function in found.values()}
+    for path, name, start, end in connection.execute("""SELECT m.path, f.name, f.start, f.end FROM function f
+            JOIN image m ON m.id = f.image WHERE f.name LIKE '%.cold%'"""):
+        function = named.get((path, _APART.sub("", name)))
+        if function is not None and (path, start) not in found:
+            function.parts.append((start, end))
+    for function in found.values():
+        ranges.setdefault(function.path, []).extend(
+            (start, end, function) for start, end in ((function.start, function.end), *function.parts))
+    return {path: sorted(pieces, key=lambda piece: piece[0]) for path, pieces in ranges.items()}
 
 
 def _executed(connection: sqlite3.Connection) -> Iterator[tuple[str, int, int]]:
@@ -153,9 +179,8 @@ def _executed(connection: sqlite3.Connection) -> Iterator[tuple[str, int, int]]:
 
 
 def _settle(function: _Function, own: int) -> None:
-    """Makes the costs add up to those of the contexts. Stubs belong to their callers there, and a part of the function
-    that lies apart belongs to the function.
-    """
+    """Makes the costs add up to those of the contexts. Stubs belong to their callers there, and so does a nameless part
+    that lies apart."""
     missing = own - sum(function.costs.values())
     if missing > 0:
         function.add(function.start, missing)

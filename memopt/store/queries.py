@@ -150,14 +150,17 @@ SELECT f.name AS function, printf('0x%x', l.header) AS loop, {_LOOP_LINE}, l.dep
 FROM trips t JOIN loop l ON l.id = t.loop JOIN function f ON f.id = l.function
 GROUP BY t.loop, t.least ORDER BY sum(sum(t.least * t.entries)) OVER (PARTITION BY t.loop) DESC, t.loop, t.least"""),
     "cycles": Query("--values: cycles of functions and their loops: least, mean and most of an entry", f"""
+WITH spent AS (SELECT context, loop, name, sum(count) AS count, min(least) AS least, max(most) AS most,
+                      sum(total) AS total FROM value WHERE name IN ('cycles', 'own cycles')
+               GROUP BY context, loop, name)
 SELECT f.name AS function, CASE WHEN v.loop IS NULL THEN '' ELSE printf('0x%x', l.header) END AS loop,
        {_LOOP_LINE},
        sum(v.count) AS entries, min(v.least) AS least, round(sum(v.total) * 1.0 / sum(v.count)) AS mean,
        max(v.most) AS most, sum(v.total) AS cycles, sum(o.total) AS own_cycles,
-       round(100.0 * sum(o.total) / (SELECT sum(total) FROM value WHERE name = 'own cycles'), 2) AS percent
-FROM value v JOIN context c ON c.id = v.context JOIN function f ON f.id = c.function
+       round(100.0 * sum(o.total) / (SELECT sum(total) FROM spent WHERE name = 'own cycles'), 2) AS percent
+FROM spent v JOIN context c ON c.id = v.context JOIN function f ON f.id = c.function
      LEFT JOIN loop l ON l.id = v.loop
-     LEFT JOIN value o ON v.loop IS NULL AND o.context = v.context AND o.loop IS NULL AND o.name = 'own cycles'
+     LEFT JOIN spent o ON v.loop IS NULL AND o.context = v.context AND o.loop IS NULL AND o.name = 'own cycles'
 WHERE v.name = 'cycles' GROUP BY f.id, v.loop
 ORDER BY sum(sum(o.total)) OVER (PARTITION BY f.id) DESC, f.id, v.loop"""),
     "cycles-by-context": Query("--values: the calling context tree with cycles", """

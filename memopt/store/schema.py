@@ -169,7 +169,8 @@ CREATE INDEX reuse_of ON reuse (access);
 """
 
 _VALUES = """
-CREATE TABLE value (              -- --values: the distribution of one value over all entries of a function or loop
+CREATE TABLE value (              -- --values: the distribution of one value over all entries of a function or loop;
+                                  -- a part that is entered by itself (goto *label) has rows of its own
     id       INTEGER PRIMARY KEY,
     context  INTEGER NOT NULL REFERENCES context,
     loop     INTEGER REFERENCES loop,  -- NULL: the value belongs to the function

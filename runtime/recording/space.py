@@ -249,11 +249,12 @@ class Space:
         found = self._ways.get(address)
         if found is not None:
             return found
-        behind = self.units.returning_to(address)
+        text = self._text(address)
+        begins = text.begins(address) and address not in self.units.parts
+        behind = None if begins else self.units.returning_to(address)  # a function may lie behind a noreturn call
         if behind is not None:
             unit, copy, routine = self.units.numbered_at(address), behind, region.shared.resume
         else:
-            text = self._text(address)
             inside = (text.bounds(address)[0] != address or address in self.units.parts) and not text.has_stub(address)
             holder = self.units.holding(address) if inside else None
             unit = self.unit(address, region) if holder is None else holder[0]

@@ -186,6 +186,20 @@ def test_what_a_library_calls_is_called_by_nobody_in_between(build: Build, tmp_p
     assert row["own"] == row["executed"]
 
 
+def test_a_function_that_goes_on_inside_is_one_context(build: Build, tmp_path: Path) -> None:
+    """A computed goto leads into the middle of a function; a function begins behind a call that does not return."""
+    path = tmp_path / "p.db"
+    record((str(build("goes_on_inside.c")),), path)
+    rows = asked(path, """SELECT p.name AS caller, f.name, c.entries, c.site IS NULL AS apart, c.inclusive
+        FROM context c JOIN function f ON f.id = c.function JOIN context a ON a.id = c.parent
+        LEFT JOIN function p ON p.id = a.function
+        WHERE f.name IN ('guarded', 'behind', 'interpret', 'leaf') ORDER BY c.id""")
+    assert [(row["caller"], row["name"], row["entries"], row["apart"]) for row in rows] == [
+        ("main", "guarded", 10, 0), ("main", "behind", 10, 0), ("main", "interpret", 5, 0),
+        ("interpret", "leaf", 35, 0), ("interpret", "leaf", 15, 0)]
+    assert (rows[0]["inclusive"], rows[1]["inclusive"]) == (40, 20)
+
+
 def test_the_parts_of_the_tree_add_up(build: Build, tmp_path: Path) -> None:
     path = tmp_path / "p.db"
     record((str(build("counted_unwinding.cpp", compiler="g++")),), path)

@@ -15,6 +15,7 @@ import pytest
 
 PACKAGES = {
     "g++": "g++", "clang": "clang", "clang++": "clang", "gfortran": "gfortran", "valgrind": "valgrind",
+    "callgrind_annotate": "valgrind",
     "mpicc.mpich": "libmpich-dev", "mpirun.mpich": "mpich", "mpirun.openmpi": "openmpi-bin", "as": "binutils",
     "objcopy": "binutils", "readelf": "binutils", "setpriv": "util-linux", "setcap": "libcap2-bin", "xz": "xz-utils",
     "awk": "gawk", "perl": "perl", "bash": "bash", "sort": "coreutils", "ls": "coreutils", "kill": "procps",

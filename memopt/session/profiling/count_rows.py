@@ -3,6 +3,9 @@
 Example: ``main`` calls ``f`` from a loop, 1000 times, and ``g`` calls ``f`` once: ``f`` has two contexts, with 1000 and
 1 entries. In: the counters of edges (``Counted``), by node of the tree and unit of code. Out: rows of ``execution``,
 ``context`` and ``context_loop``. Counts of blocks and loops follow from those of some edges by Kirchhoff's law.
+
+A context is a function, not a unit of code: what a unit counts that begins in the middle of a function, where a jump
+has led to (``goto *label``, a caught exception), belongs to the function's context.
 """
 
 from __future__ import annotations
@@ -103,9 +106,7 @@ def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], sta
     of_unit: dict[int, list[Counted]] = {}
     for item in counted:
         of_unit.setdefault(item.unit.number, []).append(item)
-    own: dict[_Key, int] = {}
-    entries: dict[_Key, int] = {}
-    loops: dict[_Key, list[tuple[int, int, int, int]]] = {}  # of a node: index, entries, iterations, instructions
+    found: dict[_Key, _Sums] = {}
     connection.execute("BEGIN")
     for items in of_unit.values():
         unit = items[0].unit
@@ -120,67 +121,112 @@ def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], sta
             if start in innermost:
                 inside[innermost[start]] += amount
         for n, item in enumerate(items):
-            key = item.tid, item.address
-            own[key], entries[key] = int(totals[n]), 0 if item.resumed else int(run.entries[n])
-            loops[key] = [
-                (index, int(run.loop_entries[index][n]), int(run.iterations[index][n]), int(inside[index][n]))
-                for index in range(len(inside)) if run.loop_entries[index][n] or run.iterations[index][n]]
-    folded = _fold_stubs(counted, own, loops)
-    contexts = _write_tree(connection, _without(folded, counted), static, own, entries, loops)
-    for (tid, address), stub in folded.items():
-        contexts[tid][address] = contexts[tid][stub.caller]
+            found[item.tid, item.address] = _Sums(int(totals[n]), 0 if item.resumed else int(run.entries[n]), {
+                index: (int(run.loop_entries[index][n]), int(run.iterations[index][n]), int(inside[index][n]))
+                for index in range(len(inside)) if run.loop_entries[index][n] or run.iterations[index][n]})
+    kept, homes = _fold(counted, found, static)
+    numbers = _write_tree(connection, kept, static, found)
+    contexts: dict[int, dict[int, int]] = {}
+    for (tid, address), home in homes.items():
+        contexts.setdefault(tid, {})[address] = numbers[home]
     connection.execute("COMMIT")
-    return Written(contexts, static, sum(own.values()))
+    return Written(contexts, static, sum(found[key].own for key in numbers))
 
 
-def _fold_stubs(counted: Sequence[Counted], own: dict[_Key, int], loops: dict[_Key, list[tuple[int, int, int, int]]]
-                ) -> dict[_Key, Counted]:
-    """Adds the instructions of stubs (``f@plt``) to the functions that have called them, and to the loops around these
-    calls. Returns the nodes of such stubs, which are no level of the tree.
+@dataclass(slots=True)
+class _Sums:
+    """The counts of a node, without those of callees. ``loops``: by index, its entries, iterations, instructions."""
+
+    own: int
+    entries: int
+    loops: dict[int, tuple[int, int, int]]
+
+    def add(self, other: _Sums) -> None:
+        """Adds the counts of another node of the same function."""
+        self.own += other.own
+        self.entries += other.entries
+        for index, counts in other.loops.items():
+            entered, iterations, inside = self.loops.get(index, (0, 0, 0))
+            self.loops[index] = entered + counts[0], iterations + counts[1], inside + counts[2]
+
+    def add_in_loop(self, index: int | None, instructions: int) -> None:
+        """Adds instructions of a stub that was called from the loop ``index``."""
+        self.own += instructions
+        if index in self.loops:
+            entered, iterations, inside = self.loops[index]
+            self.loops[index] = entered, iterations, inside + instructions
+
+
+def _fold(counted: Sequence[Counted], found: dict[_Key, _Sums], static: Static
+          ) -> tuple[list[Counted], dict[_Key, _Key]]:
+    """Adds up the nodes that are one context. Returns those that stay, in preorder, and by each node the one that it is
+    part of.
+
+    Stubs (``f@plt``) belong to the calls that go by them: they are no level of the tree. A unit that begins in the
+    middle of its caller's function is a part of that. Callees of one call are one.
     """
-    folded = {(item.tid, item.address): item for item in counted
-              if item.unit.linkage.belongs_to_call and (item.tid, item.caller) in own}
-    folded = {key: item for key, item in folded.items() if (item.tid, item.caller) not in folded}
-    for key, item in folded.items():
-        above, instructions = (item.tid, item.caller), own.pop(key)
-        own[above] += instructions
-        loops[above] = [(index, entered, iterations, inside + instructions if index == item.loop else inside)
-                        for index, entered, iterations, inside in loops[above]]
-    return folded
-
-
-def _without(folded: Mapping[_Key, Counted], counted: Sequence[Counted]) -> list[Counted]:
-    """The nodes that are not ``folded``. What a folded one has called is called where that one is."""
-    kept = [item for item in counted if (item.tid, item.address) not in folded]
-    return [item if stub is None else replace(item, caller=stub.caller, site=stub.site, loop=stub.loop)
-            for item in kept for stub in (folded.get((item.tid, item.caller)),)]
+    by_address = {(item.tid, item.address): item for item in counted}
+    homes: dict[_Key, _Key] = {}
+    stubs: dict[_Key, Counted] = {}
+    known: dict[tuple[_Key, int, int | None, bool], _Key] = {}
+    kept = []
+    for item in _callers_first(counted, by_address):
+        key, above = (item.tid, item.address), (item.tid, item.caller)
+        if above in stubs:
+            item = replace(item, site=stubs[above].site, loop=stubs[above].loop)
+        home = homes.get(above)
+        of = None if home is None else by_address[home].unit
+        if home is not None and of is not None:
+            item = replace(item, caller=home[1])
+            if item.unit.linkage.belongs_to_call:
+                homes[key], stubs[key] = home, item
+                found[home].add_in_loop(item.loop, found[key].own)
+                continue
+            again = known.setdefault((home, item.unit.number, item.site, item.resumed), key)
+            if item.resumed and static.is_one_function(item.unit, of):
+                again = home
+            if again != key:
+                homes[key] = again
+                found[again].add(found[key])
+                continue
+        homes[key] = key
+        kept.append(item)
+    return kept, homes
 
 
 def _as_functions(counted: Sequence[Counted], static: Static) -> Iterator[Counted]:
-    """Give units that begin in the middle of a function the loops of that function: where an exception is caught or a
-    coroutine goes on, the program goes on inside these loops."""
+    """Give units that begin in the middle of a function the loops of that function, and so its other units: where an
+    exception is caught or a coroutine goes on, the program goes on inside these loops."""
     by_address = {(item.tid, item.address): item for item in counted}
     units = {item.unit.number: item.unit for item in counted}
-    whole = {number: replace(unit, nesting=found) for number, unit in units.items()
-             if (found := static.nesting(unit)) is not None}
+    parts = {number for number, unit in units.items() if static.begins_inside(unit)}
+    of = {static.function(units[number])[:2] for number in parts}
+    whole = {number: replace(unit, nesting=static.nesting(unit)) for number, unit in units.items()
+             if static.function(unit)[:2] in of}
     for item in counted:
         caller = by_address.get((item.tid, item.caller))
         if caller is not None and caller.unit.number in whole and item.site is not None:
             item = replace(item, loop=whole[caller.unit.number].loop_around(item.site))
         if item.unit.number in whole:
-            called = caller is not None and any(s.address == item.site and s.returns for s in caller.unit.sites)
-            item = replace(item, unit=whole[item.unit.number], resumed=not called)
+            item = replace(item, unit=whole[item.unit.number])
+        if item.unit.number in parts:
+            item = replace(item, resumed=caller is None or not _is_entered(item, caller, static))
         yield item
 
 
-def _write_tree(connection: sqlite3.Connection, counted: Sequence[Counted], static: Static, own: Mapping[_Key, int],
-                entries: Mapping[_Key, int], loops: Mapping[_Key, list[tuple[int, int, int, int]]]
-                ) -> dict[int, dict[int, int]]:
-    """Write the tree; the ids of the contexts, by thread and by the addresses of their nodes."""
-    by_address = {(item.tid, item.address): item for item in counted}
-    order = _callers_first(counted, by_address)
+def _is_entered(item: Counted, caller: Counted, static: Static) -> bool:
+    """Whether ``caller`` has called the part of a function that ``item`` is, or has jumped to it from another function:
+    then it is a function to itself."""
+    return any(s.address == item.site and (s.returns or not static.is_one_function(item.unit, caller.unit))
+               for s in caller.unit.sites)
+
+
+def _write_tree(connection: sqlite3.Connection, order: Sequence[Counted], static: Static, found: Mapping[_Key, _Sums]
+                ) -> dict[_Key, int]:
+    """Write the tree of the nodes ``order``, which are in preorder. Returns the ids of their contexts."""
+    by_address = {(item.tid, item.address): item for item in order}
     number = {(item.tid, item.address): index for index, item in enumerate(order, 1)}
-    last, inclusive = dict(number), dict(own)
+    last, inclusive = dict(number), {key: found[key].own for key in number}
     calls: dict[tuple[_Key, int], int] = {}  # instructions of callees, by node and index of the loop around the call
     for item in reversed(order):
         node, above = (item.tid, item.address), (item.tid, item.caller)
@@ -196,22 +242,19 @@ def _write_tree(connection: sqlite3.Connection, counted: Sequence[Counted], stat
         unit = None if caller is None else caller.unit
         loop = None if unit is None or item.loop is None else static.loop(unit, item.loop)
         return (number[node], last[node], item.tid, number.get(above), *static.function(item.unit),
-                static.site(unit, item.site), loop, entries[node], own[node], inclusive[node])
+                static.site(unit, item.site), loop, found[node].entries, found[node].own, inclusive[node])
 
     def context_loops(item: Counted) -> Iterator[tuple[int, ...]]:
         node = item.tid, item.address
-        found = {index: row for index, *row in loops[node]}
-        totals = _with_callees(item, {index: row[2] for index, row in found.items()}, calls)
-        return ((number[node], loop, *row, totals[index]) for index, row in found.items()
+        loops = found[node].loops
+        totals = _with_callees(item, {index: inside for index, (*_, inside) in loops.items()}, calls)
+        return ((number[node], loop, *row, totals[index]) for index, row in loops.items()
                 if (loop := static.loop(item.unit, index)) is not None)
 
     connection.executemany(f"INSERT INTO context VALUES ({', '.join('?' * 12)})", map(context, order))
     connection.executemany("INSERT OR IGNORE INTO context_loop VALUES (?, ?, ?, ?, ?, ?)",
                            (row for item in order for row in context_loops(item)))
-    contexts: dict[int, dict[int, int]] = {}
-    for (tid, address), index in number.items():
-        contexts.setdefault(tid, {})[address] = index
-    return contexts
+    return number
 
 
 def _callers_first(counted: Sequence[Counted], by_address: Mapping[_Key, Counted]) -> list[Counted]:
@@ -289,12 +332,19 @@ class Static:
         header = loop.header - (unit.graph.entry - entry)
         return None if function is None else self._loops.get((function, header))
 
-    def nesting(self, unit: Unit) -> Nesting | None:
-        """The loops of the function in whose middle ``unit`` begins, with the blocks that the unit has; None where it
-        does not begin in the middle of a function."""
+    def begins_inside(self, unit: Unit) -> bool:
+        """Whether a unit begins in the middle of a function."""
         function, image, entry = self.function(unit)
-        if function is None or image is None or self._ranges[image].begins_at(entry):
-            return None
+        return function is not None and image is not None and not self._ranges[image].begins_at(entry)
+
+    def is_one_function(self, unit: Unit, other: Unit) -> bool:
+        """Whether two units are of one function."""
+        function, image, _ = self.function(unit)
+        return function is not None and (function, image) == self.function(other)[:2]
+
+    def nesting(self, unit: Unit) -> Nesting:
+        """The loops of the function in which ``unit`` begins, with the blocks that the unit has."""
+        function, _, entry = self.function(unit)
         bias, graph = unit.graph.entry - entry, unit.graph
         blocks = list(graph.blocks)
         inside: dict[int, set[int]] = {}

@@ -146,7 +146,7 @@ def _write(options: Options, recorder: Recorder, watch: Watch | None, connection
         query = "hot-paths"
         summary = f"{paths:,.0f} paths, {recorder.windows:,} windows of {recorder.inside_seconds:.1f} s in all"
     else:
-        query, contexts = "tree", sum(map(len, written.contexts.values()))
+        query, contexts = "tree", sum(len(set(of.values())) for of in written.contexts.values())
         summary = f"{written.instructions:,} instructions in {contexts:,} calling contexts"
     if len(recorder.processes) > 1:
         summary += f" of {len(recorder.processes):,} processes"

@@ -90,6 +90,12 @@ class Text:
         """Whether code at ``address`` belongs to stubs by which the file calls others."""
         return any(start <= address - self.bias < end for start, end in self.known.stubs)
 
+    def begins(self, address: int) -> bool:
+        """Whether a function is known that begins at ``address``."""
+        functions, address = self.known.functions, address - self.bias
+        index = bisect.bisect_left(functions, address, key=lambda f: f.start)
+        return index < len(functions) and functions[index].start == address
+
     def bounds(self, address: int) -> tuple[int, int]:
         """Start and end of the function around ``address``. If there is none: from ``address`` to the next function."""
         functions, address = self.known.functions, address - self.bias

@@ -107,6 +107,19 @@ def test_the_costs_of_callgrind_are_those_of_the_tree(tmp_path: Path) -> None:
     assert sum(int(cost) for cost in re.findall(r"(?m)^0x[0-9a-f]+ \d+ (\d+)$", own)) == 185
 
 
+def test_callgrind_has_one_name_for_one_function(tmp_path: Path) -> None:
+    """Two static functions of one name are two; the cold part of a function is none of its own."""
+    rows = COUNTS + """
+        UPDATE context SET instructions = 107, inclusive = 207 WHERE id = 1;
+        INSERT INTO context VALUES (4, 4, 7, 3, 4, 1, 4500, NULL, NULL, 1, 10, 10);
+        INSERT INTO function VALUES (3, 1, 'main [clone .cold]', 4000, 4010), (4, 1, 'inner<int>', 4500, 4510);
+        INSERT INTO execution VALUES (1, 4000, 4004, 1, 7), (1, 4500, 4510, 1, 10);"""
+    text = "\n".join(exports.callgrind(open_existing(str(made(tmp_path, rows)))))
+    assert "fn=main\n0xfa0 0 7\n0x1000 0 10\n0x1014 0 90\n" in text
+    assert "cfn=inner<int> (0x1068)\n" in text
+    assert "fn=inner<int> (0x1194)\n0x1194 0 10\n" in text
+
+
 def test_the_page_needs_nothing_else_and_holds_the_tree(tmp_path: Path) -> None:
     connection = open_existing(str(made(tmp_path, COUNTS)))
     root, unit = read_tree(connection)
