@@ -14,7 +14,6 @@ Memory and values:
 
 - ``memory_operands``: the memory accesses of an instruction by its operands.
 - ``hyperblocks``: groups blocks whose accesses one probe records together.
-- ``reductions``: recognises read-modify-write sequences such as ``s += x``.
 - ``value_probes``: which arguments, loop invariants and trip counts are recorded, and where.
 
 Probes:

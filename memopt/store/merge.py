@@ -24,7 +24,7 @@ _SAME: dict[str, tuple[str, ...]] = {"image": ("path",), "function": ("image", "
                                      "loop": ("function", "header"), "block": ("function", "start")}
 # Tables whose rows belong to a block, by the column that holds the block's id.
 _OF_BLOCKS = {"edge": "source", "instruction": "block", "call": "block"}
-_ONCE = frozenset({"cache"})  # tables in which equal rows are written once
+_ONCE = frozenset({"cache", "carried"})  # tables in which equal rows are written once
 
 Row = tuple[object, ...]
 

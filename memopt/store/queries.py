@@ -79,20 +79,26 @@ FROM context_loop x JOIN loop l ON l.id = x.loop JOIN function f ON f.id = l.fun
 GROUP BY l.id ORDER BY sum(x.inclusive) DESC, l.id"""),
     "parallel-candidates": Query("--memory, --dependences: loops with the dependences they carry, and working sets",
                                  f"""
-WITH carried AS (SELECT loop, sum(kind = 'RAW' AND NOT reduction) AS handed,
-                        sum(kind = 'RAW' AND reduction) AS combined, sum(kind <> 'RAW') AS reused,
-                        min(CASE WHEN kind = 'RAW' AND NOT reduction THEN least END) AS distance
-                 FROM dependence WHERE loop IS NOT NULL GROUP BY loop)
+WITH work AS (SELECT * FROM dependence WHERE loop IS NOT NULL AND NOT induction),
+     memory AS (SELECT loop, min(CASE WHEN kind = 'RAW' AND NOT reduction THEN least END) AS distance,
+                       max(reduction) AS sums, max(kind <> 'RAW' AND NOT reduction) AS reused FROM work GROUP BY loop),
+     registers AS (SELECT loop, max(kind = 'sum') AS sums, max(kind = 'serial') AS serial,
+                          group_concat(CASE kind WHEN 'unknown' THEN location END, ', ') AS unknown
+                   FROM (SELECT DISTINCT * FROM carried) GROUP BY loop)
 SELECT f.name AS function, printf('0x%x', l.header) AS loop, {_LOOP_LINE}, l.depth, sum(x.iterations) AS iterations,
        round(100.0 * sum(x.inclusive) / (SELECT sum(instructions) FROM context), 2) AS percent,
-       CASE WHEN COALESCE(c.handed, 0) THEN 'serial, distance ' || c.distance || ' or more'
-            WHEN COALESCE(c.combined, 0) THEN 'reduction'
-            WHEN COALESCE(c.reused, 0) THEN 'parallel with private copies'
+       CASE WHEN r.serial THEN 'serial, distance 1 or more'
+            WHEN m.distance IS NOT NULL THEN 'serial, distance ' || m.distance || ' or more'
+            WHEN r.unknown IS NOT NULL THEN 'unknown: ' || r.unknown
+            WHEN max(COALESCE(m.sums, 0), COALESCE(r.sums, 0)) AND COALESCE(m.reused, 0)
+                THEN 'parallel with a reduction and copies'
+            WHEN max(COALESCE(m.sums, 0), COALESCE(r.sums, 0)) THEN 'parallel with a reduction'
+            WHEN m.reused THEN 'parallel with copies'
             ELSE 'parallel' END AS through_memory,
        (SELECT round(sum(w.lines * w.entries) / sum(w.entries) / 1024, 1) FROM working_set w
         WHERE w.loop = l.id AND w.at_end = 1) AS kib, m.path AS image
 FROM context_loop x JOIN loop l ON l.id = x.loop JOIN function f ON f.id = l.function JOIN image m ON m.id = f.image
-     LEFT JOIN carried c ON c.loop = l.id
+     LEFT JOIN memory m ON m.loop = l.id LEFT JOIN registers r ON r.loop = l.id
 WHERE EXISTS (SELECT 1 FROM watched) AND NOT EXISTS (SELECT 1 FROM watched WHERE complete = 0)
 GROUP BY l.id HAVING sum(x.iterations) > sum(x.entries) ORDER BY sum(x.inclusive) DESC, l.id"""),
     "access-patterns": Query("--memory: access patterns: sequential, strided, irregular, by calling context", f"""
@@ -257,7 +263,7 @@ GROUP BY c.function, a.address, a.size HAVING sum(a.misaligned) ORDER BY sum(a.m
     "dependences": Query("--memory, --dependences: dependences through memory, by the loop that carries them", f"""
 SELECT d.kind, p.name AS source_function, printf('0x%x', d.source) AS source, q.name AS sink_function,
        printf('0x%x', d.sink) AS sink, printf('0x%x', l.header) AS carried_by, {_LOOP_LINE}, min(d.least) AS least,
-       max(d.most) AS most, sum(d.count) AS count, max(d.reduction) AS reduction
+       max(d.most) AS most, sum(d.count) AS count, max(d.reduction) AS reduction, max(d.induction) AS induction
 FROM dependence d JOIN context a ON a.id = d.source_context JOIN context b ON b.id = d.sink_context
      LEFT JOIN function p ON p.id = a.function LEFT JOIN function q ON q.id = b.function
      LEFT JOIN loop l ON l.id = d.loop

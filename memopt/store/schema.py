@@ -69,7 +69,11 @@ CREATE TABLE dependence (         -- --memory, --dependences: a data dependence 
     least    INTEGER NOT NULL,    -- smallest distance from source to sink, in iterations; 0: the same iteration
     most     INTEGER NOT NULL,    -- largest distance; 16384: that or more
     count    INTEGER NOT NULL,    -- how often: dependent bytes, divided by the size of the smaller access
-    reduction INTEGER NOT NULL    -- 1: the sink reads the value to combine it with another one (x = x + ...)
+    reduction INTEGER NOT NULL,   -- 1: source and sink belong to one sum (x = x + ..., also *, min, max, and, or,
+                                  -- xor), whose partial values the carrying loop uses for nothing else
+    induction INTEGER NOT NULL DEFAULT 0  -- 1: source and sink access a slot of the stack frame whose value grows by
+                                  -- the same amount in each iteration of the carrying loop: a counter that the
+                                  -- compiler has spilled
 );
 CREATE TABLE access (             -- --memory: a memory operand of an instruction, in a calling context
     id       INTEGER PRIMARY KEY,
@@ -217,6 +221,19 @@ CREATE TABLE observation (        -- --exact: one row, if the system allows samp
 );
 CREATE INDEX value_of ON value (context);
 """
+_CARRIED = """
+CREATE TABLE carried (            -- --memory, --dependences: a value that a loop carries from one iteration to the next
+                                  -- in a register or a slot of the stack frame; values that grow by the same amount in
+                                  -- each iteration have no rows
+    loop     INTEGER NOT NULL REFERENCES loop,
+    location TEXT NOT NULL,       -- rax; xmm0; frame 0 -24:64 (64 bits, 24 bytes below the stack
+                                  -- pointer at entry); an exit that depends on data; an
+                                  -- instruction that is not understood
+    kind     TEXT NOT NULL        -- sum (x = x + ..., also *, min, max, and, or, xor); serial: computed from its old
+                                  -- value in another way; unknown
+);
+CREATE INDEX carried_by ON carried (loop);
+"""
 _THREADS = """
 CREATE TABLE thread (             -- a thread of the program, or of a process that it started
     thread   INTEGER NOT NULL,    -- thread id, plus 4194304 for each earlier thread with that id; that of the first
@@ -313,7 +330,7 @@ CREATE VIEW place AS              -- an instruction with its block, loop, functi
     SELECT i.address, i.mnemonic, i.operands, b.id AS block, b.loop, f.id AS function, f.name, m.path
     FROM instruction i JOIN block b ON b.id = i.block JOIN function f ON f.id = b.function
          JOIN image m ON m.id = f.image;
-""" + _COUNTS + _MEMORY + _VALUES + _THREADS
+""" + _COUNTS + _MEMORY + _VALUES + _THREADS + _CARRIED
 
 
 def _with_values(copy: sqlite3.Connection) -> None:
@@ -328,13 +345,24 @@ def _with_lines(copy: sqlite3.Connection) -> None:
             copy.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
 
 
+def _with_carried(copy: sqlite3.Connection) -> None:
+    copy.executescript(_CARRIED)
+    if "induction" not in [name for _, name, *_ in copy.execute("PRAGMA table_info(dependence)")]:
+        copy.execute("ALTER TABLE dependence ADD COLUMN induction INTEGER NOT NULL DEFAULT 0")
+
+
+def _with_lines_and_carried(copy: sqlite3.Connection) -> None:
+    _with_lines(copy)
+    _with_carried(copy)
+
+
 # By version of a file: the function that migrates it to the next version.
 _MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], object]] = {
     1: lambda copy: copy.executescript(_COUNTS),
     2: lambda copy: copy.executescript(_MEMORY),
     3: _with_values,
     4: lambda copy: copy.executescript(_THREADS),
-    5: _with_lines,
+    5: _with_lines_and_carried,
 }
 
 

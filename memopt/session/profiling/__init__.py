@@ -16,6 +16,8 @@ Rows of the database:
 - ``static_rows``: the executables, their functions and the samples in them.
 - ``count_rows``: how often code ran, and the tree of calling contexts with its loops.
 - ``memory_rows``: ``--memory``, ``--dependences``: dependences, access patterns, working sets.
+- ``dependence_rows``: the dependences, and what loops carry in registers.
+- ``recurrence_rows``: finds what loops carry, with what is known of the functions that they call.
 - ``objects``: which variable, allocated block, stack or mapping an accessed address lies in.
 - ``value_rows``: ``--values``: arguments, trip counts, cycles, values that stay the same.
 - ``path_rows``: ``--paths``: how often each acyclic path was taken.
@@ -24,5 +26,6 @@ Rows of the database:
 
 Tested by: tests/unit/memopt/session/profiling (``images``, ``static_rows``); tests/live/test_profile.py (``sampled``,
 ``profile_file``), test_recording.py (``exact``, ``count_rows``), test_watching.py (``memory_rows``, ``objects``,
-``trace_file``), test_survey.py (``affine``), test_values.py (``value_rows``), test_paths.py (``path_rows``).
+``trace_file``), test_parallel_loops.py (``dependence_rows``, ``recurrence_rows``), test_survey.py (``affine``),
+test_values.py (``value_rows``), test_paths.py (``path_rows``).
 """

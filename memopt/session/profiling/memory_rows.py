@@ -9,22 +9,23 @@ names of contexts, loops and instructions.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy
 from numpy.typing import NDArray
 
-from memopt.instrumentation.reductions import accumulates
 from memopt.session.profiling.count_rows import Written
+from memopt.session.profiling.dependence_rows import Carrier, DependenceRows, Place, Placed
 from memopt.session.profiling.objects import Objects
+from memopt.session.profiling.recurrence_rows import LoopRecurrences
 from memopt.traces import notation
 from memopt.traces.allocations import Allocations
 from memopt.traces.allocators import allocates
 from memopt.traces.core.format import LINE, PAGE, Access, AccessShape, BlockShape
 from memopt.traces.core.reader import Reading
-from memopt.traces.dependences.dependences import Dependence, Dependences
+from memopt.traces.dependences.dependences import Dependences, Kind
 from memopt.traces.reuse_distance import Reuse, Reuses
 from memopt.traces.streams import BANK, Stream, Streams
 from memopt.traces.working_sets import WorkingSet, WorkingSets
@@ -69,6 +70,7 @@ class MemoryWatch:
     def begin(self) -> None:
         self._finish()
         self._threads: dict[int, _Readers] = {}
+        self._units: list[Unit] = []
         self._blocks: list[tuple[Unit, Watched]] = []
         self._shapes: list[BlockShape] = []
         self._loops: list[tuple[int | None, int]] = []
@@ -106,6 +108,7 @@ class MemoryWatch:
         return _Readers(Dependences(), Streams(), WorkingSets(), Allocations(), Reuses() if self._reuse else None)
 
     def _add(self, unit: Unit) -> None:
+        self._units.append(unit)
         first, innermost = len(self._loops), unit.nesting.innermost
         for index, loop in enumerate(unit.nesting.loops):
             self._loops.append((None if loop.parent is None else first + loop.parent, loop.depth))
@@ -124,6 +127,7 @@ class MemoryWatch:
         """Write the rows of ``watched`` and of the tables behind it; lines for the user about what is missing."""
         self._finish()
         connection.execute("BEGIN")
+        self._write_dependences(connection, written, recorder)
         for process in recorder.processes.values():
             self._write_process(connection, written, process)
         connection.execute("COMMIT")
@@ -137,6 +141,40 @@ class MemoryWatch:
             notes.append(f"the memory of {lost} threads was too much to watch it to their ends")
         return tuple(notes)
 
+    def _write_dependences(self, connection: sqlite3.Connection, written: Written, recorder: Recorder) -> None:
+        """Write the rows of ``dependence`` and ``carried``."""
+        placed = [one for process in recorder.processes.values() for tid in process.threads if tid in self._threads
+                  for one in self._placed(self._threads[tid].dependences, written.of(tid))]
+        flow = [one for one in placed if one.kind is Kind.RAW]
+        last: dict[int, int] = dict(connection.execute("SELECT id, last FROM context"))
+        shared = {place.address for one in flow for place, other in ((one.source, one.sink), (one.sink, one.source))
+                  if place.context < other.context <= last[place.context]}
+        reads: dict[tuple[int, int], list[Placed]] = {}
+        for one in flow:
+            reads.setdefault((one.source.context, one.source.address), []).append(one)
+        exchanges: dict[int, list[Placed]] = {}
+        for one in placed:
+            if one.kind is not Kind.WAW:
+                for number in {one.source.unit.number, one.sink.unit.number}:
+                    exchanges.setdefault(number, []).append(one)
+        recurrences = LoopRecurrences(connection, written.static, self._units, frozenset(shared))
+        rows = DependenceRows(written.static, last, recurrences, reads, exchanges)
+        connection.executemany(f"INSERT INTO dependence VALUES ({', '.join('?' * 12)})", rows.all(placed))
+        rows.write_carried(connection, self._units)
+
+    def _placed(self, dependences: Dependences, contexts: Mapping[int, int]) -> Iterator[Placed]:
+        """The dependences of a thread whose contexts have rows."""
+        def place(access: Access) -> Place:
+            unit, watched = self._blocks[access.block]
+            return Place(unit, watched.accesses[access.index][0], contexts[access.node])
+
+        for one in dependences.all():
+            if one.source.node in contexts and one.sink.node in contexts:
+                carrier = None
+                if one.carrier is not None:
+                    carrier = Carrier(*self._of_loop[one.carrier[1]], contexts.get(one.carrier[0]))
+                yield Placed(one.kind, place(one.source), place(one.sink), carrier, one.least, one.most, one.count)
+
     def _write_process(self, connection: sqlite3.Connection, written: Written, process: Process) -> None:
         threads = {tid: self._threads[tid] for tid in process.threads if tid in self._threads}
         objects = Objects(process.texts, process.mapped.values(), process.stacks)
@@ -147,10 +185,6 @@ class MemoryWatch:
             contexts = written.of(tid)
             connection.execute("INSERT INTO watched VALUES (?, ?, ?)", (
                 tid, readers.dependences.words, readers.dependences.complete))
-            connection.executemany(
-                f"INSERT INTO dependence VALUES ({', '.join('?' * 11)})",
-                (row for found in readers.dependences.all()
-                 if (row := self._row(written, contexts, found)) is not None))
             numbers = {} if readers.streams is None else self._write_streams(
                 connection, written, contexts, readers.streams, objects)
             for reuse in () if readers.reuses is None else readers.reuses.all():
@@ -227,25 +261,6 @@ class MemoryWatch:
                 for at_end, points in ((0, found.curve), (1, (found.end,))) for point in points))
             connection.executemany("INSERT INTO trips VALUES (?, ?, ?, ?)", (
                 (context, loop, least, entries) for least, entries in found.trips.items()))
-
-    def _row(self, written: Written, contexts: Mapping[int, int], found: Dependence) -> tuple[object, ...] | None:
-        places = []
-        for access in (found.source, found.sink):
-            unit, watched = self._blocks[access.block]
-            address = watched.accesses[access.index][0]
-            if access.node not in contexts:
-                return None
-            places.append((contexts[access.node], written.static.site(unit, address), unit, address))
-        context, loop = None, None
-        if found.carrier is not None:
-            node, number = found.carrier
-            unit, index = self._of_loop[number]
-            context, loop = contexts.get(node), written.static.loop(unit, index)
-        (source_context, source, unit, first), (sink_context, sink, other, second) = places
-        block = unit.graph.block_at(second) if unit is other and source_context == sink_context else None
-        reduction = block is not None and accumulates(block.instructions, first, second)
-        return (found.kind.name, source_context, source, sink_context, sink, context, loop, found.least, found.most,
-                found.count, reduction)
 
 
 def _caller(connection: sqlite3.Connection, context: int) -> str | None:
