@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from memopt.elf.unwind import all_ranges, function_range_at
 _VALUE_OFFSET = 8
 _MAX_SYMBOLS = 1 << 20
 _MAX_NAME = 4096
+_HASH = re.compile(r"::h[0-9a-f]{16}$")
 _FUNCTION_KINDS, _OBJECT_KINDS = (2, 10), (1,)  # STT_FUNC, STT_GNU_IFUNC; STT_OBJECT
 
 
@@ -48,13 +50,13 @@ class Function:
 
 
 def demangle(name: str) -> str:
-    """A C++ or Rust symbol as in the source; any other name unchanged."""
+    """A C++ or Rust symbol as in the source, without the hash that Rust appends; any other name unchanged."""
     if not name.startswith("_Z"):
         return name
     import cxxfilt  # searches for libstdc++ when imported
 
     try:
-        return str(cxxfilt.demangle(name))
+        return _HASH.sub("", str(cxxfilt.demangle(name)))
     except (cxxfilt.Error, OSError):
         return name
 

@@ -14,6 +14,7 @@ from memopt.report.model import LoopReport, Outcome, RunReport, Tried
 # Reasons that hold for the whole program: the report gives them once, not for each loop.
 _WHOLE_PROGRAM = frozenset({Reason.SECCOMP, Reason.PTRACE_FORBIDDEN, Reason.SET_UID, Reason.THIRTY_TWO_BIT})
 
+_LONGEST_NAME = 60  # characters
 LEAST_ACCOUNT = 0.1  # seconds of processor time, below which samples say too little
 _CODE_ADDRESS = re.compile(r"(?:\b(?:at|in|by|of) (?:the (?:block|loop|branch|jump) at )?)?0x[0-9a-f]+")
 # Numbers of registers and addresses, which say nothing about the source.
@@ -94,10 +95,22 @@ def _why(loop: LoopReport | Tried, verbose: bool) -> str:
 
 def _place(loop: LoopReport | Tried, verbose: bool) -> str:
     """``spmv at spmv.c:10``; with the address where it is asked for, or nothing else is known."""
-    name = loop.function or "a loop"
+    name = _short(loop.function) or "a loop"
     if loop.source is None:
         return f"{name} at {loop.address:#x}"
     return f"{name} at {loop.source}" + (f", {loop.address:#x}" if verbose else "")
+
+
+def _short(name: str) -> str:
+    """A long C++ name without its arguments: ``covariance`` for ``covariance(std::vector<...> const&, int)``."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    kept, depth = "", 0
+    for character in name:
+        depth -= character in ">)" and depth > 0
+        kept += "" if depth or character in "<>()" else character
+        depth += character in "<("
+    return kept.removesuffix(" const") or name
 
 
 def _speed_lines(loop: LoopReport) -> list[str]:

@@ -202,7 +202,8 @@ class Session:
 
     def _report(self, notes: tuple[str, ...]) -> RunReport:
         if self.improver is not None:
-            return self.improver.report(self.hotness, notes, self.options.arguments)
+            slowdown = 1.0 if self.started is None else self.started.slowdown
+            return self.improver.report(self.hotness, notes, self.options.arguments, slowdown)
         from memopt.report.model import RunReport
 
         return RunReport(__version__, self.options.arguments, (), (), notes, time.monotonic() - self.target.started,

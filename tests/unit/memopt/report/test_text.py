@@ -101,6 +101,20 @@ def test_the_account_and_the_run_without_memopt() -> None:
         "the run took 10.5 s, about 63 s without memopt; 800 ms of processor time were memopt's own"]
 
 
+@pytest.mark.parametrize(("name", "shown"), [
+    ("covariance(double const*, int)", "covariance(double const*, int)"),
+    ("covariance(std::vector<std::vector<double, std::allocator<double> >, std::allocator<int> > const&, int)",
+     "covariance"),
+    ("void Grid<double, std::allocator<double>, 3>::multiply<int>(Grid<double> const&, Grid<double> const&) const",
+     "void Grid::multiply"),
+    ("main::{lambda(std::vector<double, std::allocator<double> > const&)#1}::operator()(std::vector<double> const&)",
+     "main::{lambda#1}::operator"),
+])
+def test_long_names_lose_their_arguments(name: str, shown: str) -> None:
+    text = lines(RunReport("1", ("./p",), (replace(REPLACED, function=name),)))
+    assert text[0].startswith(f"{shown} at gemm.c:8, ")
+
+
 def test_times_of_a_trial_are_named_so() -> None:
     text = lines(RunReport("1", ("./p",), (replace(REPLACED, in_service=False),)))
     assert text[2] == "  21.6 ms per outer iteration before, 170 us after: 127 times as fast in a trial copy"
