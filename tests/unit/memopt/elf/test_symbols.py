@@ -39,5 +39,6 @@ def test_a_function_without_unwind_entry_is_found_by_its_symbol(build: Build) ->
 
 def test_names_are_demangled_and_odd_ones_kept() -> None:
     assert demangle("_ZN4math5dgemmEiPd") == "math::dgemm(int, double*)"
+    assert demangle("_ZN4conv4main17he0d208af5088631bE") == "conv::main"
     assert demangle("dgemm") == "dgemm"
     assert demangle("_Z") == "_Z"
