@@ -26,8 +26,7 @@ WAYS = (("gcc", "-O2"), ("gcc", "-O1"), ("clang", "-O2"), ("gcc", "-O3", "-fno-l
         ("clang", "-O3"), ("clang", "-O1"))
 SIZES = (13, 9, 18)  # iterations of the loops, from outside to inside
 _CELLS, _BASE = 2048, 400
-_PICKS = tuple(random.Random(5).randrange(40) for _ in range(_CELLS))
-_TESTS = tuple(random.Random(6).randrange(2) for _ in range(_CELLS))
+_PICKS, _TESTS = (tuple(random.Random(most).choices(range(most), k=_CELLS)) for most in (40, 2))
 
 
 @dataclass(frozen=True)
@@ -152,25 +151,28 @@ class Truth:
     nest: Nest
     serial: set[int] = field(default_factory=set)
     sums: set[int] = field(default_factory=set)
+    doubtful: set[int] = field(default_factory=set)  # loops with other dependences, which do not count
 
     def __post_init__(self) -> None:
         self._executed: list[tuple[Statement, Moment, list[object], object]] = []  # when, cells read, cell written
         self._count = 0
         self._run(0, ())
         self._written: dict[object, tuple[Moment, bool]] = {}  # by cell: when, and whether by a sum
-        self._carried: dict[int, set[Moment]] = {}  # by depth: when a dependence that it carries ends
+        self._carried: dict[tuple[int, Moment], set[Moment]] = {}  # by depth and entry: when dependences end
         self._used: dict[tuple[int, object, Moment], set[Moment]] = {}  # by depth: when a sum's cell is read otherwise
         self._summed: dict[int, set[tuple[object, Moment]]] = {}
         for (statement, now, reads, cell), live in zip(self._executed, self._live(), strict=True):
-            for one in reads if live else ():
-                self._read(one, now, adds=False)
-            if statement.adds and live:
-                self._read(cell, now, adds=True)
+            for one in reads:
+                self._read(one, now, adds=False, live=live)
+            if statement.adds:
+                self._read(cell, now, adds=True, live=live)
             self._written[cell] = now, statement.adds
             if statement.target.counted:
-                self._read("count", now, adds=False)
+                # In loops on which the guard does not depend, it is an induction.
+                choosing = [n for n, factor in enumerate(statement.guard.factors) if factor] if statement.guard else []
+                self._read("count", now[:max(choosing, default=-1) + 1], adds=False, live=True)
                 self._written["count"] = now, False
-        self.serial = {depth for depth, when in self._carried.items() if len(when) > 1}
+        self.serial = {depth for (depth, _), when in self._carried.items() if len(when) > 1}
         for depth, cells in self._summed.items():
             if any(len(self._used.get((depth, *cell), ())) > 1 for cell in cells):
                 self.serial.add(depth)
@@ -208,13 +210,17 @@ class Truth:
                 dead.difference_update(reads)
         return found[::-1]
 
-    def _read(self, cell: object, now: Moment, adds: bool) -> None:
+    def _read(self, cell: object, now: Moment, adds: bool, live: bool) -> None:
         before, added = self._written.get(cell, (None, False))
         if before is None:
             return
         common = next((n for n, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), None)
         if common is not None and not (adds and added):
-            self._carried.setdefault(common + 1, set()).add(now)
+            self.doubtful.add(common + 1)
+        if not live:
+            return
+        if common is not None and not (adds and added):
+            self._carried.setdefault((common + 1, now[:common]), set()).add(now)
         if common is not None and adds and added:
             self._summed.setdefault(common + 1, set()).add((cell, now[:common]))
         if added and not adds:  # a partial sum of the loops of which it is the same entry
@@ -274,7 +280,8 @@ def compared(nests: Sequence[Nest], way: Sequence[str]) -> tuple[list[str], Coun
         truth = Truth(nest)
         for depth in range(1, nest.depth + 1):
             seen = found.get((nest.number, depth), set())
-            hand = "serial" if depth in truth.serial else "sum" if depth in truth.sums else "parallel"
+            hand = "serial" if depth in truth.serial else "doubtful" if depth in truth.doubtful else (
+                "sum" if depth in truth.sums else "parallel")
             called = "not seen" if not seen else "parallel" if all(
                 v.startswith("parallel") for v in seen) else "unknown" if not any(
                 v.startswith("serial") for v in seen) else "serial"
