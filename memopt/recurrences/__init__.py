@@ -18,9 +18,11 @@ compilers' code: a register that a call may change is not read behind the call.
 - ``frame``: the frame slots of a function.
 - ``demand``: which bits of each value anybody looks at.
 - ``inductions``: whether a value grows by the same amount in each iteration.
+- ``reloads``: whether a value is an element that the iteration before has loaded.
 - ``sums``: whether a chain of operations is a sum, product, minimum or maximum.
 - ``callees``: the registers that a called function reads and writes.
 
 Tested by: tests/unit/memopt/recurrences/test_recurrences.py covers ``recurrences``, ``values``, ``frame``, ``demand``,
-``inductions``, ``sums`` and ``callees``; tests/live/test_parallel_loops.py compares verdicts with those by hand.
+``inductions``, ``reloads``, ``sums`` and ``callees``; tests/live/test_parallel_loops.py compares verdicts with those by
+hand.
 """

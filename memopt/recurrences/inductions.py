@@ -23,9 +23,12 @@ _EXTENSIONS = ("trunc", "zext", "sext", "high")
 _COMPARISONS = ("eq", "ne", "slt", "sle", "ult", "ule")
 
 
-def is_induction(values: Values, nesting: Nesting, loop: Loop, phi: Value) -> bool:
-    """Whether each iteration of ``loop`` adds the same amount to ``phi``, a phi at its header."""
-    return _Growth(values, nesting, loop, phi).step() is not None
+def step_of(values: Values, nesting: Nesting, loop: Loop, phi: Value) -> Amount | None:
+    """What each iteration of ``loop`` adds to ``phi``; None if that is not the same, or ``phi`` is no phi at its
+    header."""
+    if phi.operator != PHI or phi.block != loop.header:
+        return None
+    return _Growth(values, nesting, loop, phi).step()
 
 
 def _sum(one: Amount, other: Amount, sign: int = 1) -> Amount:

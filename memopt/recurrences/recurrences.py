@@ -11,9 +11,8 @@ not known; whether a dependence in the frame is that of an induction; whether a 
 - A loop that ends by its data (``break``) carries its exit: an iteration runs only if none before it has ended the
   loop.
 - It is a recurrence if its new value depends on its old one.
-- Else the iteration before has computed it from other values: compilers keep ``a[i]`` in a register for ``a[i - 1]`` of
-  the next iteration. It is not carried if an iteration can compute it anew, from memory that the loop does not change.
-  If the loop also stores it, it may be an element that the next iteration reads in the source: then it is not known.
+- Else the iteration before has computed it from other values. It is not carried if it is a reload
+  (``memopt.recurrences.reloads``), else not known.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ from memopt.cfg.dominators import dominates
 from memopt.cfg.loop_nesting import Nesting
 from memopt.ir.graph import Loop
 from memopt.recurrences.demand import demanded
-from memopt.recurrences.inductions import is_induction
+from memopt.recurrences.inductions import step_of
+from memopt.recurrences.reloads import Reloads
 from memopt.recurrences.sums import COPIES, original, sum_of
 from memopt.recurrences.values import CALL, ENTRY, LITERAL, LOAD, PHI, UNKNOWN, Value, Values
 
@@ -64,9 +64,12 @@ class Recurrences:
         if self._values.not_understood & loop.blocks:
             return (Carried("an instruction that is not understood", Recurrence.UNKNOWN),)
         found = []
+        reloads = Reloads(self._values, self._nesting, loop, exchange, {
+            original(self._values, self._values.operands(store)[1]) for stores in self._stores.values()
+            for store in stores if store.block in loop.blocks})
         for phi in self._values.phis_at(loop.header):
             recurrence = self._recurrence(loop, phi, exchange)
-            if recurrence is Recurrence.UNKNOWN and self._computed_anew(loop, phi, exchange):
+            if recurrence is Recurrence.UNKNOWN and reloads.is_reload(phi):
                 continue
             if recurrence is not None:
                 found.append(Carried(phi.location, recurrence))
@@ -134,7 +137,8 @@ class Recurrences:
         """How ``loop`` carries ``phi``, a phi at its header; None if it does not, or by an induction. ``exchange``: as
         in ``carried``; None: unknown."""
         users = self._users_in(loop)
-        if phi not in self._computed_with(loop) or is_induction(self._values, self._nesting, loop, phi):
+        if phi not in self._computed_with(loop) or step_of(
+                self._values, self._nesting, loop, phi) is not None:
             return None
         cycle = _reached(users(phi), users) & _reached((phi,), self._made_in(loop))
         if phi not in cycle:
@@ -184,33 +188,6 @@ class Recurrences:
             seen |= new
         return True
 
-    def _computed_anew(self, loop: Loop, phi: Value, exchange: frozenset[int]) -> bool:
-        """Whether each iteration of ``loop`` can compute ``phi``, which the iteration before has computed."""
-        stored = {original(self._values, self._values.operands(effect)[1]) for effects in self._stores.values()
-                  for effect in effects if effect.block in loop.blocks}
-        pending, seen = [phi], {phi}
-        while pending:
-            value = pending.pop()
-            if value.block not in loop.blocks:
-                continue
-            if value in stored and value.operator != LITERAL:
-                return False
-            new = set(self._made_of.get(value, ()))
-            if value.operator == PHI:
-                if value.block != loop.header:
-                    return False
-                recurrence = self._recurrence(loop, value)
-                if recurrence is None:
-                    continue  # an induction
-                if recurrence is not Recurrence.UNKNOWN:
-                    return False
-                new = {self._values.find(one) for source, one in self._values.inputs[value] if source in loop.blocks}
-            if value.operator in (CALL, UNKNOWN) or (value.operator == LOAD and value.address in exchange):
-                return False
-            pending += new - seen
-            seen |= new
-        return True
-
     def _all_slots(self, first: int, second: int, holds: Callable[[str], bool]) -> bool:
         one, other = (self._values.slots.get(address, set()) for address in (first, second))
         return bool(one & other) and all(map(holds, one & other))
@@ -220,7 +197,7 @@ class Recurrences:
         if value is None:
             return False
         unchanged = value.operator != PHI or value.block != loop.header
-        return unchanged or is_induction(self._values, self._nesting, loop, value)
+        return unchanged or step_of(self._values, self._nesting, loop, value) is not None
 
     def _slot_sums(self, loop: Loop, slot: str) -> bool:
         value = self._values.at(loop.header, slot)
@@ -256,8 +233,11 @@ class Recurrences:
         if not self._same(target, self._values.operands(load)[0]):
             return None
         users = self._users_in(loop)
-        chain = _reached((load,), users) & _reached((stored,), self._made_in(loop))
-        if load not in chain or any(value.block == loop.header and value.operator == PHI for value in chain):
+        behind = _reached((stored,), lambda value: () if value.operator in (LOAD, CALL) else self._made_in(loop)(value))
+        if load not in behind:
+            return None
+        chain = _reached((load,), users) & behind
+        if any(value.block == loop.header and value.operator == PHI for value in chain):
             return None
         ends = {user for value in chain for user in users(value)
                 if user.operator == "store" and self._same(self._values.operands(user)[0], target)

@@ -70,7 +70,8 @@ CREATE TABLE dependence (         -- --memory, --dependences: a data dependence 
     most     INTEGER NOT NULL,    -- largest distance; 16384: that or more
     count    INTEGER NOT NULL,    -- how often: dependent bytes, divided by the size of the smaller access
     reduction INTEGER NOT NULL,   -- 1: source and sink belong to one sum (x = x + ..., also *, min, max, and, or,
-                                  -- xor), whose partial values the carrying loop uses for nothing else
+                                  -- xor), whose partial values the carrying loop uses for nothing else;
+                                  -- 0 also where that loop carries a RAW dependence of another kind
     induction INTEGER NOT NULL DEFAULT 0  -- 1: source and sink access a slot of the stack frame whose value grows by
                                   -- the same amount in each iteration of the carrying loop: a counter that the
                                   -- compiler has spilled
@@ -224,7 +225,8 @@ CREATE INDEX value_of ON value (context);
 _CARRIED = """
 CREATE TABLE carried (            -- --memory, --dependences: a value that a loop carries from one iteration to the next
                                   -- in a register or a slot of the stack frame; values that grow by the same amount in
-                                  -- each iteration have no rows
+                                  -- each iteration have no rows, nor have loops that carry a RAW dependence through
+                                  -- memory with distance 1
     loop     INTEGER NOT NULL REFERENCES loop,
     location TEXT NOT NULL,       -- rax; xmm0; frame 0 -24:64 (64 bits, 24 bytes below the stack
                                   -- pointer at entry); an exit that depends on data; an

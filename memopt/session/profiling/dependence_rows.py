@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memopt.ir.graph import Loop
 from memopt.session.profiling.count_rows import Static
@@ -64,25 +64,31 @@ class DependenceRows:
     recurrences: LoopRecurrences
     reads: Mapping[tuple[int, int], Sequence[Placed]]  # RAW dependences by the source: context and instruction
     exchanges: Mapping[int, Sequence[Placed]]  # by unit: RAW and WAR dependences of its instructions
+    serial: dict[int, int] = field(default_factory=dict)  # by loop: the least distance of a RAW dependence it carries
 
     def all(self, found: Sequence[Placed]) -> Iterator[tuple[object, ...]]:
-        """The rows of ``dependence``."""
+        """The rows of ``dependence``. Those of a loop that is serial by one of them are not looked at further."""
         site = self.static.site
-        for one in found:
+        for one in sorted(found, key=lambda one: (one.kind is not Kind.RAW, one.source.unit is one.sink.unit)):
             context, loop = (None, None) if one.carrier is None else (
                 one.carrier.context, self.static.loop(one.carrier.unit, one.carrier.index))
-            sums, steps = self._marks(one)
+            known = loop is not None and loop in self.serial and (
+                one.kind is not Kind.RAW or self.serial[loop] <= one.least)
+            sums, steps = (False, False) if known else self._marks(one)
+            if loop is not None and one.kind is Kind.RAW and not (sums or steps):
+                self.serial[loop] = min(one.least, self.serial.get(loop, one.least))
             yield (one.kind.name, one.source.context, site(one.source.unit, one.source.address), one.sink.context,
                    site(one.sink.unit, one.sink.address), context, loop, one.least, one.most, one.count, sums, steps)
 
     def write_carried(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> None:
-        """Writes the rows of ``carried`` for the loops that have repeated anything."""
+        """Writes the rows of ``carried`` for the loops that have repeated anything, but for those whose iterations wait
+        for the one before them in any case."""
         repeated = {loop for (loop,) in connection.execute(
             "SELECT DISTINCT loop FROM context_loop WHERE iterations > entries")}
         for unit in units:
             for index, loop in enumerate(unit.nesting.loops):
                 row = self.static.loop(unit, index)
-                if row in repeated:
+                if row is not None and row in repeated and self.serial.get(row, 2) > 1:
                     repeated.discard(row)
                     carried = self.recurrences.of(unit.number).carried(loop, frozenset(self._exchange(unit, loop)))
                     connection.executemany("INSERT INTO carried VALUES (?, ?, ?)", sorted(

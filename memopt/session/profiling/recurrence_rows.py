@@ -11,7 +11,7 @@ import functools
 import sqlite3
 from collections.abc import Collection, Sequence
 
-from memopt.recurrences.callees import Callee, Callees, Code
+from memopt.recurrences.callees import NOT_KNOWN, Callee, Callees, Code
 from memopt.recurrences.recurrences import Recurrences
 from memopt.recurrences.values import Values, lifted
 from memopt.session.profiling.count_rows import Static
@@ -61,10 +61,10 @@ class LoopRecurrences:
         return None if None in units else [found.graph.entry for found in units if found is not None]
 
     def _of(self, number: int) -> Recurrences:
-        code = self._code_of(number)
+        code, unit = self._code_of(number), self._by_number[number]
 
-        def callee(call: int) -> Callee:
-            return self._callees.of_call(code, call)
+        def callee(call: int) -> Callee:  # what calls outside loops do to registers is of no interest
+            return NOT_KNOWN if unit.loop_around(call) is None else self._callees.of_call(code, call)
 
         return Recurrences(Values(code.graph, code.pieces, functools.cache(callee), self._shared),
-                           self._by_number[number].nesting)
+                           unit.nesting)

@@ -69,17 +69,20 @@ def test_what_registers_carry(lines: tuple[str, ...], expected: dict[str, str]) 
     assert carried(*lines, *_COUNTS, "3: ret") == expected
 
 
-def test_a_value_that_the_next_iteration_can_load_itself() -> None:
-    lines = ("1: addsd xmm0, xmm1", "movsd xmm2, [rdi + rcx]", "addsd xmm0, xmm2", "movsd [rsi + rcx], xmm0",
-             "movsd xmm0, [rdi + rcx]", *_COUNTS)
-    assert carried(*lines) == {}
-    assert carried(*lines, exchange=True) == {"xmm0.0": "unknown"}
+def test_an_element_that_the_next_iteration_can_load_itself() -> None:
+    body = ("1: movsd xmm2, [rdi + rcx + 8]", "addsd xmm0, xmm2", "movsd [rsi + rcx], xmm0", "movsd xmm0, xmm2")
+    loaded = ("movsd xmm0, [rdi + rcx]", *body, *_COUNTS)
+    assert carried(*loaded) == {}
+    assert carried(*loaded, exchange=True) == {"xmm0.0": "unknown"}
+    assert carried("xorps xmm0, xmm0", *body, *_COUNTS) == {"xmm0.0": "unknown"}
+    assert carried("movsd xmm0, [rdi + rcx + 8]", *body, *_COUNTS) == {"xmm0.0": "unknown"}
+    assert carried("movsd xmm0, [rdi + rcx]", *body, "movsd [r8 + rcx], xmm2", *_COUNTS) == {"xmm0.0": "unknown"}
 
 
 def test_a_pointer_that_runs_through_both_loops() -> None:
     inner = ("1: mov rbx, rdx", "2: mov [rdi], rbx", "add rdi, 8", "sub rbx, 1", "jne 2b")
     assert carried(*inner, "sub rcx, 1", "jne 1b", "ret") == {}
-    assert carried(*inner, "mov rdx, [rsi]", "sub rcx, 1", "jne 1b", "ret") == {"rdi": "serial"}
+    assert carried(*inner, "mov rdx, [rsi]", "sub rcx, 1", "jne 1b", "ret") == {"rdi": "serial", "rdx": "unknown"}
 
 
 def test_what_calls_read_and_write() -> None:
