@@ -135,6 +135,8 @@ class Service:
         if self.loop_gain is not None:
             return after * self.loop_gain, after
         before = self.original_per_iteration
+        if before is None and self.speedup is not None:  # iterations differ: ``judge`` has no more than the ratio
+            before = after * self.speedup
         return None if before is None or before < after else (before, after)
 
     def slower(self, counted: Statistics, processor: float) -> bool:
