@@ -41,6 +41,7 @@ YIELD_SECONDS = 0.002  # between looks at the program while the improver may wan
 EAGER_SECONDS = 0.03  # between looks at processes that memopt did not start itself
 NICE = 10
 STARTED_AFTER_SECONDS = 0.5  # of the program, until it is looked for processes that it has started
+IN_TURN = 1.1  # processes that took so much longer together than the run did not run in turn
 WORTH_SAMPLES = 10  # until the improver is made ready: many programs end before they need one
 
 
@@ -190,14 +191,18 @@ class Session:
         return exit_value(outcome)
 
     def _with_costs(self, report: RunReport, processes: Sequence[RunReport]) -> RunReport:
-        """``report`` with the time that no sample of the program tells of."""
+        """``report`` with the time that no sample of the program tells of. Without any samples there is no account."""
         from memopt.session.watching.started import Started
         from runtime.trial.shadow import Shadow
 
-        of_samples = report.account.total
-        kernel, started = (self.started or Started(self.target.pid)).account(of_samples, self.supervisor.usage)
-        started = max(0.0, started - sum(p.account.total for p in processes))
-        return replace(report, account=replace(report.account, kernel=kernel, started=started),
+        account, of_samples, without = report.account, report.account.total, report.seconds_without
+        if of_samples or processes:
+            kernel, started = (self.started or Started(self.target.pid)).account(of_samples, self.supervisor.usage)
+            started = max(0.0, started - sum(p.account.total for p in processes))
+            account = replace(account, kernel=kernel, started=started)
+        if without is not None:
+            without += _gained(processes, report.seconds)
+        return replace(report, account=account, seconds_without=without,
                        own_seconds=time.process_time() + Shadow.spent)
 
     def _report(self, notes: tuple[str, ...]) -> RunReport:
@@ -206,8 +211,17 @@ class Session:
             return self.improver.report(self.hotness, notes, self.options.arguments, slowdown)
         from memopt.report.model import RunReport
 
-        return RunReport(__version__, self.options.arguments, (), (), notes, time.monotonic() - self.target.started,
-                         self.hotness.samples.total())
+        elapsed = time.monotonic() - self.target.started
+        return RunReport(__version__, self.options.arguments, (), (), notes, elapsed, self.hotness.samples.total(),
+                         seconds_without=elapsed)
+
+
+def _gained(processes: Sequence[RunReport], elapsed: float) -> float:
+    """Seconds by which ``processes`` made the run shorter: all of theirs if they ran one after the other, as those of a
+    script do; else those of the one that gained most."""
+    gains = [p.seconds_without - p.seconds for p in processes if p.seconds_without is not None]
+    in_turn = sum(p.seconds for p in processes) <= IN_TURN * elapsed
+    return sum(gains) if in_turn else max(gains, default=0.0)
 
 
 def publish(options: Options, report: RunReport) -> None:
