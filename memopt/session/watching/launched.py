@@ -196,8 +196,8 @@ class Session:
         from runtime.trial.shadow import Shadow
 
         account, of_samples, without = report.account, report.account.total, report.seconds_without
-        if of_samples or processes:
-            kernel, started = (self.started or Started(self.target.pid)).account(of_samples, self.supervisor.usage)
+        kernel, started = (self.started or Started(self.target.pid)).account(of_samples, self.supervisor.usage)
+        if of_samples or started:
             started = max(0.0, started - sum(p.account.total for p in processes))
             account = replace(account, kernel=kernel, started=started)
         if without is not None:
