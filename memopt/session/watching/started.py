@@ -71,7 +71,7 @@ class Started:
         if not self._seen and not self._waited_for:
             return usage.ru_stime, 0.0
         rest = usage.ru_utime + usage.ru_stime - samples - self._system
-        return self._system, max(0.0, rest) + self._alive
+        return self._system, max(rest, self._waited_for + self._alive)  # ``usage`` lacks those it has not waited for
 
 
 def _used(pid: int) -> tuple[str, float, float, float] | None:

@@ -35,7 +35,7 @@ def test_a_program_that_starts_nothing() -> None:
 def test_a_program_that_starts_another() -> None:
     started, usage = _usage(f"{_BUSY}; sh -c '{_BUSY}'; true")
     kernel, others = started.account(0.5 * usage.ru_utime, usage)
-    assert kernel + others == pytest.approx(0.5 * usage.ru_utime + usage.ru_stime, abs=0.03)
+    assert kernel + others == pytest.approx(0.5 * usage.ru_utime + usage.ru_stime, abs=0.05)
     assert others > 0
     kernel, others = started.account(0.0, None)  # its end was seen elsewhere: what was seen before counts
     assert 0 <= kernel <= usage.ru_stime + 0.03
