@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from memopt.elf.lines import Place, SourceLine
-from memopt.report.model import LoopReport, RunReport, Statement
+from memopt.report.model import Code, LoopReport, RunReport, Statement
 
 FORMAT = 1
 
@@ -42,6 +42,7 @@ def _run(report: RunReport) -> dict[str, Any]:
 def _loop(loop: LoopReport) -> dict[str, Any]:
     return {
         "address": f"{loop.address:#x}",
+        **_code(loop.code),
         "function": loop.function or None,
         **_source(loop.source),
         "share": loop.share,
@@ -50,7 +51,7 @@ def _loop(loop: LoopReport) -> dict[str, Any]:
         "explanation": loop.reason.explain if loop.reason else None,
         "detail": loop.detail or None,
         "statement": _statement(loop.statement),
-        "tried": [{"address": f"{x.address:#x}", "function": x.function or None, **_source(x.source),
+        "tried": [{"address": f"{x.address:#x}", **_code(x.code), "function": x.function or None, **_source(x.source),
                    "reason": x.reason.value, "explanation": x.reason.explain, "detail": x.detail or None,
                    "statement": _statement(x.statement)} for x in loop.tried],
         "plan": loop.plan or None,
@@ -64,6 +65,10 @@ def _loop(loop: LoopReport) -> dict[str, Any]:
         "iterations_run": loop.iterations_run,
         "runs": loop.runs,
     }
+
+
+def _code(code: Code | None) -> dict[str, Any]:
+    return {"image": None if code is None else code.image, "link_address": None if code is None else f"{code.link:#x}"}
 
 
 def _source(source: SourceLine | None) -> dict[str, Any]:

@@ -26,6 +26,13 @@ class Outcome(Enum):
     KEPT = "kept"
 
 
+class Code(NamedTuple):
+    """Where code is: the address ``link`` (link-time, as objdump shows it) of the file ``image``."""
+
+    image: str
+    link: int
+
+
 class Statement(NamedTuple):
     """A statement of the program's source: ``line 12: `s += a[k] * x[col[k]];```. ``text`` is "" where it cannot be
     read."""
@@ -44,6 +51,7 @@ class Tried:
     reason: Reason
     detail: str = ""
     statement: Statement | None = None  # where in the source ``detail`` is
+    code: Code | None = None  # None if it is in no file
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,7 @@ class LoopReport:
     detail: str = ""  # the place or value behind ``reason``
     statement: Statement | None = None  # where in the source ``detail`` is
     tried: tuple[Tried, ...] = ()  # the loops that were left alone before the decision, from the outermost inwards
+    code: Code | None = None  # None if it is in no file
     plan: str = ""  # the transformation, in words
     seconds_per_iteration_before: float | None = None
     seconds_per_iteration_after: float | None = None

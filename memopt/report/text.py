@@ -5,6 +5,7 @@ In: ``RunReport``. Out: lines without the prefix ``memopt:``, which ``memopt.con
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 
@@ -12,7 +13,8 @@ from memopt.ir.reasons import Reason
 from memopt.report.model import LoopReport, Outcome, RunReport, Tried
 
 # Reasons that hold for the whole program: the report gives them once, not for each loop.
-_WHOLE_PROGRAM = frozenset({Reason.SECCOMP, Reason.PTRACE_FORBIDDEN, Reason.SET_UID, Reason.THIRTY_TWO_BIT})
+_WHOLE_PROGRAM = frozenset({Reason.SECCOMP, Reason.PTRACE_FORBIDDEN, Reason.SET_UID, Reason.THIRTY_TWO_BIT,
+                            Reason.SIGSEGV_HANDLER})
 
 _LONGEST_NAME = 60  # characters
 LEAST_ACCOUNT = 0.1  # seconds of processor time, below which samples say too little
@@ -22,22 +24,35 @@ _OPAQUE = re.compile(r"\b(?:0x[0-9a-f]{3,}|[re]?[abcd]x|[re]?[sd]i|[re][sb]p|r\d
 
 
 def lines(report: RunReport, *, verbose: bool = False) -> list[str]:
-    """All lines of the report. ``verbose`` adds the time of each stage."""
+    """All lines of the report. ``verbose`` adds the time of each stage, and addresses and registers."""
+    whole = None if verbose else _whole_program(report)
+    body = _body(report, verbose)
+    return body if whole is not None else [*body, f"next: {_next_command(report, verbose)}"]
+
+
+def _body(report: RunReport, verbose: bool) -> list[str]:
     body = list(report.notes)
-    hot = report.hot_loops
-    if hot and not verbose and all(loop.reason in _WHOLE_PROGRAM for loop in hot):
-        return [*body, f"{report.program[0]}: {_why(hot[0], verbose)}; it runs natively"]
-    for loop in hot:
+    whole = None if verbose else _whole_program(report)
+    if whole is not None:
+        return [*body, f"{report.program[0]}: {_why(whole, verbose)}; it runs natively", *_account(report)]
+    for loop in report.hot_loops:
         body += _loop_lines(loop, verbose)
-    if not hot and not report.processes:
+    if not report.hot_loops and not report.processes:
         body.append("no hot loop was found")
     if verbose:
         body += [f"  {stage.name}: {duration(stage.seconds)}" for stage in report.stages]
     for process in report.processes:
         body.append(" ".join(process.program))
-        body += [f"  {line}" for line in lines(process, verbose=verbose)[:-1]]
-    body += _account(report)
-    return [*body, f"next: {_next_command(report, verbose)}"]
+        body += [f"  {line}" for line in _body(process, verbose)]
+    return body + _account(report)
+
+
+def _whole_program(report: RunReport) -> LoopReport | None:
+    """A hot loop whose reason holds for the whole program, if no loop has another one."""
+    hot = report.hot_loops
+    whole = next((loop for loop in hot if loop.reason in _WHOLE_PROGRAM), None)
+    reasons = {loop.reason for loop in hot} - {Reason.NOT_HOT, Reason.ENDED}
+    return whole if whole is not None and reasons == {whole.reason} else None
 
 
 def _account(report: RunReport) -> list[str]:
@@ -94,11 +109,16 @@ def _why(loop: LoopReport | Tried, verbose: bool) -> str:
 
 
 def _place(loop: LoopReport | Tried, verbose: bool) -> str:
-    """``spmv at spmv.c:10``; with the address where it is asked for, or nothing else is known."""
+    """``spmv at spmv.c:10``, or ``dgemm_ in libblas.so.3 at 0x4f370`` (as objdump shows it); with the address in the
+    process where that is asked for, or nothing else is known."""
     name = _short(loop.function) or "a loop"
-    if loop.source is None:
+    if loop.source is not None:
+        place = f"{name} at {loop.source}"
+    elif loop.code is not None:
+        place = f"{name} in {os.path.basename(loop.code.image)} at {loop.code.link:#x}"
+    else:
         return f"{name} at {loop.address:#x}"
-    return f"{name} at {loop.source}" + (f", {loop.address:#x}" if verbose else "")
+    return f"{place}, {loop.address:#x}" if verbose else place
 
 
 def _short(name: str) -> str:

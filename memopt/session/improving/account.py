@@ -98,7 +98,7 @@ def _unlooked(samples: Counter[int], total: int, maps: Sequence[Mapping], source
         reason = Reason.ENDED if share >= late else Reason.NOT_HOT
         header = site.loops[0].header
         found.loops.append(LoopReport(header, share, Outcome.KEPT, site.function, sources.of_header(site, header),
-                                      reason))
+                                      reason, code=site.code_at(header)))
     found.rest += pending.total()
     return found
 

@@ -292,7 +292,7 @@ class Improver:
     def _note(self, attempt: Attempt, site: Site, loop: Loop, why: Rejected, order: int) -> None:
         """Note that ``loop``, a candidate of ``site``, was left alone. ``order``: larger for loops further in."""
         attempt.tried[order] = Tried(loop.header, site.function, self._sources.of_loop(site, loop), why.reason,
-                                     why.detail, self._sources.statement(site, why.detail))
+                                     why.detail, self._sources.statement(site, why.detail), site.code_at(loop.header))
 
     def _most_tries(self, reason: Reason, seconds: float) -> int:
         """How often an outer loop is tried when the last try took so long: it may never have more iterations."""

@@ -130,14 +130,15 @@ def more_telling(first: Rejected, second: Rejected) -> Rejected:
 def loop_report(decision: Decision, hotness: Hotness, started: float) -> LoopReport:
     """The loop's part of the report. ``started``: when the program was started, on the monotonic clock."""
     site, measured, ranges, source = decision.site, decision.measurement, decision.ranges, decision.source
+    code = None if site is None else site.code_at(decision.address)
     before = None if measured is None else measured.original / decision.period
     speedup = None if measured is None else measured.speedup
     function = site.function if site else ""
     match decision:
         case Refused(plan=plan):
             return LoopReport(decision.address, hotness.share(ranges), Outcome.KEPT, function, source, decision.reason,
-                              decision.detail, decision.statement, decision.tried, plan.summary if plan else "", before,
-                              shadow_speedup=speedup)
+                              decision.detail, decision.statement, decision.tried, code, plan.summary if plan else "",
+                              before, shadow_speedup=speedup)
         case Installed(cache=cache):
             statistics, placement = cache.read_statistics(), cache.placement
             ranges = (*ranges, (placement.code, placement.code + placement.code_size))
@@ -149,9 +150,10 @@ def loop_report(decision: Decision, hotness: Hotness, started: float) -> LoopRep
                 before, after = (seconds / decision.period for seconds in served)
             first = hotness.first_seen(decision.ranges)
             return LoopReport(
-                decision.address, hotness.share(ranges), Outcome.REPLACED, function, source, tried=decision.tried,
-                plan=decision.compiled.plan.summary, seconds_per_iteration_before=before,
-                seconds_per_iteration_after=after, installed_after_seconds=decision.installed_after,
+                decision.address, hotness.share(ranges), Outcome.REPLACED, function, source,
+                tried=decision.tried, code=code, plan=decision.compiled.plan.summary,
+                seconds_per_iteration_before=before, seconds_per_iteration_after=after,
+                installed_after_seconds=decision.installed_after,
                 installed_after_first_sample_seconds=None if first is None else (
                     started + decision.installed_after - first),
                 iterations_run=iterations, runs=statistics.runs, shadow_speedup=speedup,

@@ -22,6 +22,7 @@ from memopt.elf.symbols import Symbols
 from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
 from memopt.ir.operations import Block, Compute, Store
 from memopt.ir.reasons import Reason, Rejected
+from memopt.report.model import Code
 from memopt.session.replacing.process import Process
 from runtime.patching.install import unpatched
 from runtime.target.memory import Mapping, Memory, mapping_at, mappings
@@ -51,6 +52,10 @@ class Site:
     # may be the header of another candidate as well.
     views: MappingOf[Loop, LoopForest] = field(default_factory=dict)
     extent: tuple[int, int] | None = None  # of the function, from symbols or unwind tables
+
+    def code_at(self, address: int) -> Code | None:
+        """Where the code at ``address`` is, for the report."""
+        return Code(self.path, address - self.bias) if self.path.startswith("/") else None
 
     def straight_line(self) -> Ranges:
         """The ranges of the code that is in no loop."""

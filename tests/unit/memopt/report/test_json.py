@@ -7,7 +7,7 @@ import pytest
 from memopt.elf.lines import Place, SourceLine
 from memopt.ir.reasons import Reason
 from memopt.report.json import FORMAT, render
-from memopt.report.model import LoopReport, Outcome, RunReport, Stage, Statement, Tried
+from memopt.report.model import Code, LoopReport, Outcome, RunReport, Stage, Statement, Tried
 
 
 def test_keys_and_values() -> None:
@@ -15,7 +15,7 @@ def test_keys_and_values() -> None:
                           seconds_per_iteration_before=0.5, seconds_per_iteration_after=0.25,
                           installed_after_seconds=1.5, iterations_run=7, runs=1)
     inlined = SourceLine("/s/a.cpp", 9, Place("/usr/vector.h", 3))
-    tried = Tried(0x6660, "f", inlined, Reason.OVERLAP, "c over a", Statement(inlined, "c = a;"))
+    tried = Tried(0x6660, "f", inlined, Reason.OVERLAP, "c over a", Statement(inlined, "c = a;"), Code("/bin/p", 0x660))
     kept = LoopReport(0x6666, 0.01, Outcome.KEPT, reason=Reason.OVERLAP, detail="c over a", tried=(tried,))
     run = RunReport("0.1.0", ("./p", "1"), (kept, replaced), (Stage("find", 0.5),), ("n",), 3.0, 99)
     report = json.loads(render(run))
@@ -36,8 +36,9 @@ def test_keys_and_values() -> None:
     assert second["function"] is None
     place = {"source": "a.cpp:9", "file": "/s/a.cpp", "line": 9, "inlined": "vector.h:3"}
     assert second["tried"] == [{
-        "address": "0x6660", "function": "f", **place, "reason": "overlapping-arrays",
-        "explanation": Reason.OVERLAP.explain, "detail": "c over a", "statement": {**place, "text": "c = a;"}}]
+        "address": "0x6660", "image": "/bin/p", "link_address": "0x660", "function": "f", **place,
+        "reason": "overlapping-arrays", "explanation": Reason.OVERLAP.explain, "detail": "c over a",
+        "statement": {**place, "text": "c = a;"}}]
 
 
 def test_arguments_that_are_not_text_survive() -> None:

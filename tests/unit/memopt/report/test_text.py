@@ -6,7 +6,7 @@ import pytest
 
 from memopt.elf.lines import Place, SourceLine
 from memopt.ir.reasons import Reason
-from memopt.report.model import Account, LoopReport, Outcome, RunReport, Stage, Statement, Tried
+from memopt.report.model import Account, Code, LoopReport, Outcome, RunReport, Stage, Statement, Tried
 from memopt.report.text import duration, lines
 
 REPLACED = LoopReport(
@@ -99,6 +99,24 @@ def test_the_account_and_the_run_without_memopt() -> None:
         ("of 10 s of processor time: 60.0 % in loops that were replaced, 25.0 % in loops that were left alone, 10.0 % "
          "in loops that were not hot enough to be looked at, 4.0 % in the kernel, 1.0 % in processes that it started"),
         "the run took 10.5 s, about 63 s without memopt; 800 ms of processor time were memopt's own"]
+
+
+def test_code_without_lines_is_named_as_objdump_shows_it() -> None:
+    loop = replace(KEPT, code=Code("/usr/lib/libblas.so.3", 0x4F370))
+    report = RunReport("1", ("./p",), (loop,))
+    assert lines(report)[0].startswith("main in libblas.so.3 at 0x4f370, 2.3 % of the time")
+    assert lines(report, verbose=True)[0].startswith("main in libblas.so.3 at 0x4f370, 0x6666, 2.3 % of the time")
+
+
+def test_a_reason_of_the_whole_program_is_given_once() -> None:
+    handler = replace(KEPT, reason=Reason.SIGSEGV_HANDLER, detail="")
+    late = replace(KEPT, address=1, reason=Reason.NOT_HOT)
+    report = RunReport("1", ("./p",), (handler, replace(handler, address=2), late), account=Account(left=2.0))
+    assert lines(report) == ["./p: the program handles SIGSEGV itself; it runs natively",
+                             "of 2 s of processor time: 100.0 % in loops that were left alone"]
+    assert len(lines(replace(report, loops=(handler, KEPT)))) > 2
+    around = RunReport("1", ("mpirun",), processes=(report,))
+    assert lines(around)[1:3] == [f"  {line}" for line in lines(report)]
 
 
 @pytest.mark.parametrize(("name", "shown"), [
