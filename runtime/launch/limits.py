@@ -22,7 +22,7 @@ _ALL = resource.RLIM_INFINITY
 _WANTED = {
     resource.RLIMIT_STACK: (8 << 20, 1 << 20, "stack", "-s"),
     resource.RLIMIT_AS: (_ALL, 256 << 20, "address space", "-v"),
-    resource.RLIMIT_DATA: (_ALL, 48 << 20, "data", "-d"),
+    resource.RLIMIT_DATA: (_ALL, 160 << 20, "data", "-d"),
 }
 
 _inherited: dict[int, tuple[int, int]] = {}

@@ -13,7 +13,8 @@ from tests.support.effort import some, some_rows
 from tests.support.waiting import PATIENCE
 
 _LIMITS = [("-s 96", "stack"), ("-s 256", "stack"), ("-S -s 128", ""), ("-v 120000", "address space"),
-           ("-v 400000", ""), ("-S -v 100000", ""), ("-d 20000", "data"), ("-d 100000", ""), ("-S -d 20000", "")]
+           ("-v 400000", ""), ("-S -v 100000", ""), ("-d 20000", "data"), ("-d 100000", "data"),
+           ("-d 400000", ""), ("-S -d 20000", "")]
 
 
 def limited(limit: str, command: list[str], *, as_root: bool) -> Execution:

@@ -265,7 +265,7 @@ def verdicts(nests: Sequence[Nest], way: Sequence[str], folder: Path) -> dict[tu
     found: dict[tuple[int, int], set[str]] = {}
     for row in json.loads(answer.stdout):
         name = str(row["function"]).partition(".")[0]
-        if row["file"] == str(path.resolve()) and name[1:].isdigit():
+        if row["image"] == str(path.resolve()) and name[1:].isdigit():
             found.setdefault((int(name[1:]), int(row["depth"])), set()).add(str(row["through_memory"]))
     return found
 

@@ -110,7 +110,7 @@ FAULTS = (
       for rounds in ("0", "40")),
     Fault("dlclose-and-reload", "0 wrong\n", timed=True,
           made=(Made(plug_in="dlclose-and-reload", libraries=(("-DLIB=+",), ("-DLIB=-",))),)),
-    Fault("code-made-at-run-time-changes", "254108\n", refusals=_or(Reason.PROTECTED_MAPPING)),
+    Fault("code-made-at-run-time-changes", "254108\n", refusals=_or(Reason.PROTECTED_MAPPING, Reason.NO_ROOM)),
     Fault("text-patched-by-the-program", "before 480000 after 160000000\n"),
     Fault("text-written-anew", "3\n1000\n1997\n2994\n"),
     Fault("callee-patched", "300000\n900\n", refusals=_or(Reason.CALL)),
