@@ -254,22 +254,29 @@ class InService:
 
         ``verdict`` compares its time with that of the original in the trial, at another moment: on a busy machine one
         may be twice the other."""
+        share = self._share(version)
         found = self._compared(version, 1)
         if found is None:
             self.take_out(version, verdict)
         else:
-            self._act_on(version, found)
+            self._act_on(version, found, share)
 
     def _take_turns(self, version: Installed) -> None:
         service = version.service
         service.turns = service.turns % len(TURNS_AFTER) + 1
+        share = self._share(version)
         found = self._compared(version, service.turns)
         service.pass_over(version.cache.read_statistics(), self._inside(version))
         if found is not None:
             service.turns = len(TURNS_AFTER)
-            self._act_on(version, found)
+            self._act_on(version, found, share)
 
-    def _act_on(self, version: Installed, found: Comparison) -> None:
+    def _share(self, version: Installed) -> float:
+        """The share of the program's time that is spent in ``version``, before the original takes turns with it."""
+        passed = self.hotness.total_seconds - (version.service.began or 0.0)
+        return self._inside(version) / passed if passed > 0 else 1.0
+
+    def _act_on(self, version: Installed, found: Comparison, share: float) -> None:
         """Take ``version`` out if it has lost an A/B measurement; else that is the clock by which it is judged."""
         from memopt.session.measuring.ab_measurement import LOSS
 
@@ -277,9 +284,7 @@ class InService:
         if found.gain < LOSS:
             self.take_out(version, Verdict(Reason.NOT_FASTER, f"{found.gain:.2f} times as fast in service"))
             return
-        passed = self.hotness.total_seconds - (service.began or 0.0)
-        service.keeps(found.gain, found.pace, counted, running_seconds(self.process.pid),
-                      inside / passed if passed > 0 else 1.0)
+        service.keeps(found.gain, found.pace, counted, running_seconds(self.process.pid), share)
         service.pass_over(counted, inside)
         speeds = service.speeds(counted, inside)
         if service.original_per_iteration is not None and speeds is not None:
