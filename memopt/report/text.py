@@ -34,7 +34,7 @@ def _body(report: RunReport, verbose: bool) -> list[str]:
     body = list(report.notes)
     whole = None if verbose else _whole_program(report)
     if whole is not None:
-        return [*body, f"{report.program[0]}: {_why(whole, verbose)}; it runs natively", *_account(report)]
+        return [*body, f"{report.program[0]}: {_why(whole, verbose)}; it runs natively"]
     for loop in report.hot_loops:
         body += _loop_lines(loop, verbose)
     if not report.hot_loops and not report.processes:
