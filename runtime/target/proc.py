@@ -46,15 +46,6 @@ def running_seconds(pid: int) -> float:
     return 0.0
 
 
-def slowdown(pid: int) -> float:
-    """How many seconds pass for each that the main thread of ``pid`` runs, because others have the processor: 1 if it
-    never waits for one, or is gone (Documentation/scheduler/sched-stats.rst)."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/schedstat", encoding="ascii") as file:
-        run, waited, *_ = map(int, file.read().split())
-        return (run + waited) / run if run else 1.0
-    return 1.0
-
-
 def processor_seconds(pid: int) -> float:
     """Processor seconds of all threads of ``pid``, up to this moment; 0 if it is gone.
 

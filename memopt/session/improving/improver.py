@@ -352,10 +352,8 @@ class Improver:
 
     # -- reporting ----------------------------------------------------------------------------------------------
 
-    def report(self, hotness: Hotness, notes: tuple[str, ...], program: tuple[str, ...], slowdown: float = 1.0
-               ) -> RunReport:
-        """The report on all loops, once the program has ended. ``slowdown``: of the program by other work on its
-        processors."""
+    def report(self, hotness: Hotness, notes: tuple[str, ...], program: tuple[str, ...]) -> RunReport:
+        """The report on all loops, once the program has ended."""
         decisions, process = list(self.decisions), self.process
         if (current := self.unfinished) is not None:
             decisions.append(current.decision or current.refused(Reason.ENDED, "", self.history.findings))
@@ -370,14 +368,15 @@ class Improver:
         elapsed = time.monotonic() - process.started
         return RunReport(__version__, program, (*loops, *unlooked), seconds, notes, elapsed,
                          sum(hotness.samples.values()), account=found,
-                         seconds_without=self._without(loops, elapsed, slowdown))
+                         seconds_without=self._without(loops, elapsed))
 
-    def _without(self, loops: Sequence[LoopReport], elapsed: float, slowdown: float) -> float:
+    def _without(self, loops: Sequence[LoopReport], elapsed: float) -> float:
         """Seconds that the run would have taken without memopt: iterations cost what the original takes for them, and
-        the program never stands still for memopt, nor copies pages for it."""
+        the program never stands still for memopt, nor copies pages for it. What others have of its processor is not
+        known: all is processor time, as if the program had one for itself."""
         gained = sum(x.iterations_run * (x.seconds_per_iteration_before - x.seconds_per_iteration_after) for x in loops
                      if x.seconds_per_iteration_before is not None and x.seconds_per_iteration_after is not None)
-        return max(0.0, elapsed + slowdown * (gained - self.process.copies.spent) - self.process.timer.stopped)
+        return max(0.0, elapsed + gained - self.process.copies.spent - self.process.timer.stopped)
 
     def close(self) -> None:
         """The program has ended: give up what memopt still holds of it.

@@ -207,8 +207,7 @@ class Session:
 
     def _report(self, notes: tuple[str, ...]) -> RunReport:
         if self.improver is not None:
-            slowdown = 1.0 if self.started is None else self.started.slowdown
-            return self.improver.report(self.hotness, notes, self.options.arguments, slowdown)
+            return self.improver.report(self.hotness, notes, self.options.arguments)
         from memopt.report.model import RunReport
 
         elapsed = time.monotonic() - self.target.started

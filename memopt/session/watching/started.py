@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import resource
 
-from runtime.target.proc import descendants, slowdown, stat_fields
+from runtime.target.proc import descendants, stat_fields
 
 LOOK_SECONDS = 0.25
 WORTH_SECONDS, WORTH_SHARE = 0.5, 0.5  # of processor time, before the user is told
@@ -26,7 +26,6 @@ class Started:
         self._pid, self._next = pid, 0.0
         self._own = self._system = self._waited_for = 0.0
         self._alive = 0.0  # seconds of those that lived at the last look
-        self.slowdown = 1.0  # of the program, as far as it was seen (runtime.target.proc)
         self._seen: dict[int, tuple[str, float]] = {}  # name and seconds, when last seen
 
     def step(self, now: float) -> None:
@@ -38,7 +37,6 @@ class Started:
         if found is None:
             return
         _, self._own, self._waited_for, self._system = found
-        self.slowdown = slowdown(self._pid)
         self._alive = 0.0
         for pid in descendants(self._pid):
             used = _used(pid)
