@@ -11,8 +11,10 @@ Source: DWARF 5, sections 3.3.8 (inlined subroutines) and 6.2 (line tables).
 
 from __future__ import annotations
 
+import functools
 import math
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     from memopt.ir.graph import Control
 
-_MAX_DEBUG_BYTES = 256 << 20
+_MAX_DEBUG_BYTES, _MAX_SOURCE_BYTES = 256 << 20, 4 << 20
 
 
 class Place(NamedTuple):
@@ -49,6 +51,15 @@ class SourceLine:
         return str(Place(self.file, self.line)) + (f" (inlined from {self.inlined})" if self.inlined else "")
 
 
+@functools.lru_cache(maxsize=64)
+def source_text(file: str) -> tuple[str, ...]:
+    """The lines of a source file; none if it cannot be read. To open a pipe would wait: only a regular file is read."""
+    if os.path.isfile(file):
+        with suppress(OSError), open(file, encoding="utf-8", errors="replace") as source:
+            return tuple(source.read(_MAX_SOURCE_BYTES).splitlines())
+    return ()
+
+
 class SourceLines:
     """The source lines of one file.
 
@@ -57,8 +68,6 @@ class SourceLines:
     def __init__(self, path: str) -> None:
         self._path = path
         self._base = 0  # addresses in the table are relative to it
-        self._table: SymCache | None = None
-        self._read = False
 
     def at(self, address: int) -> SourceLine | None:
         """The line of the instruction at the link-time ``address``."""
@@ -77,7 +86,7 @@ class SourceLines:
     def chain(self, address: int) -> tuple[Place, ...]:
         """The place of the code at ``address``, then that of the call by which it was inlined, and so on up to the
         function's own code. Empty if it is not known; a compiler's own code has no line."""
-        table = self._opened()
+        table = self._table
         if table is None or address < self._base:
             return ()
         from symbolic.exceptions import SymbolicError
@@ -91,18 +100,17 @@ class SourceLines:
             del places[0]
         return tuple(places) if all(p.file and p.line for p in places) else ()
 
-    def _opened(self) -> SymCache | None:
-        if not self._read:
-            self._read = True
-            if self._has_lines():
-                from symbolic.debuginfo import Archive
-                from symbolic.exceptions import SymbolicError
+    @functools.cached_property
+    def _table(self) -> SymCache | None:
+        if not self._has_lines():
+            return None
+        from symbolic.debuginfo import Archive
+        from symbolic.exceptions import SymbolicError
 
-                try:
-                    self._table = Archive.open(self._path).get_object(arch="x86_64").make_symcache()
-                except (SymbolicError, OSError, LookupError, ValueError):
-                    self._table = None
-        return self._table
+        try:
+            return Archive.open(self._path).get_object(arch="x86_64").make_symcache()
+        except (SymbolicError, OSError, LookupError, ValueError):
+            return None
 
     def _has_lines(self) -> bool:
         """Whether the file has line tables: most have none, and the import of a large library is saved."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from memopt.elf.lines import Place
+from memopt.elf.lines import Place, source_text
 from memopt.store.queries import LEADS_TO
 from memopt.traces.notation import expanded
 
@@ -65,7 +65,6 @@ class _Lines:
     """Source lines of a function: a line is shown in front of its first instruction."""
 
     def __init__(self) -> None:
-        self._texts: dict[str, list[str]] = {}
         self._last: tuple[str, int, str | None] | None = None
 
     def before(self, file: str | None, line: int | None, inlined: str | None) -> str | None:
@@ -74,18 +73,9 @@ class _Lines:
         if file is None or line is None or (file, line, inlined) == self._last:
             return None
         self._last = file, line, inlined
-        text = self._source(file)
+        text = source_text(file)
         where = f" (inlined from {inlined})" if inlined else ""
         return f"{Place(file, line)}{where}  {text[line - 1] if line <= len(text) else ''}".rstrip()
-
-    def _source(self, path: str) -> list[str]:
-        if path not in self._texts:
-            try:
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    self._texts[path] = file.read(1 << 22).splitlines()
-            except OSError:
-                self._texts[path] = []
-        return self._texts[path]
 
 
 def _sets(connection: sqlite3.Connection) -> Iterator[Details]:

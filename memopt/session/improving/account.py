@@ -8,6 +8,7 @@ once, when the program has ended: its files are read instead of its memory.
 
 from __future__ import annotations
 
+import bisect
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -60,13 +61,20 @@ def _improved(decisions: Iterable[Decision]) -> Iterator[tuple[int, int]]:
 
 
 class _Ranges:
-    """A set of addresses, as half-open ranges."""
+    """A set of addresses, as half-open ranges. It is asked for every address that was ever sampled."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]]) -> None:
-        self._ranges = tuple(ranges)
+        self._starts, self._ends = list[int](), list[int]()
+        for low, high in sorted(ranges):
+            if self._ends and low <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], high)
+            else:
+                self._starts.append(low)
+                self._ends.append(high)
 
     def __contains__(self, address: int) -> bool:
-        return any(low <= address < high for low, high in self._ranges)
+        index = bisect.bisect_right(self._starts, address) - 1
+        return index >= 0 and address < self._ends[index]
 
 
 def _unlooked(samples: Counter[int], total: int, maps: Sequence[Mapping], sources: Sources, late: float) -> Unlooked:
@@ -84,8 +92,8 @@ def _unlooked(samples: Counter[int], total: int, maps: Sequence[Mapping], source
         mapping = next((m for m in maps if m.start <= hottest < m.end), None)
         site = site_in_file(mapping, hottest) if mapping is not None and mapping.path.startswith("/") else None
         inside = _loop_ranges(site)
-        here = {a for a in pending if a >> NEIGHBOURHOOD == place} if not inside else {
-            a for a in pending if any(low <= a < high for low, high in inside)}
+        within = _Ranges(inside)
+        here = {a for a in pending if (a in within if inside else a >> NEIGHBOURHOOD == place)}
         weight = sum(pending.pop(a) for a in here)
         if site is None or not inside:
             found.no_loop += weight

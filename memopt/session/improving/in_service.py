@@ -254,41 +254,36 @@ class InService:
 
         ``verdict`` compares its time with that of the original in the trial, at another moment: on a busy machine one
         may be twice the other."""
-        share = self._share(version)
-        found = self._compared(version, 1)
-        if found is None:
+        if not self._measure(version, 1):
             self.take_out(version, verdict)
-        else:
-            self._act_on(version, found, share)
 
     def _take_turns(self, version: Installed) -> None:
         service = version.service
         service.turns = service.turns % len(TURNS_AFTER) + 1
-        share = self._share(version)
-        found = self._compared(version, service.turns)
-        service.pass_over(version.cache.read_statistics(), self._inside(version))
-        if found is not None:
+        if self._measure(version, service.turns):
             service.turns = len(TURNS_AFTER)
-            self._act_on(version, found, share)
 
-    def _share(self, version: Installed) -> float:
-        """The share of the program's time that is spent in ``version``, before the original takes turns with it."""
-        passed = self.hotness.total_seconds - (version.service.began or 0.0)
-        return self._inside(version) / passed if passed > 0 else 1.0
-
-    def _act_on(self, version: Installed, found: Comparison, share: float) -> None:
-        """Take ``version`` out if it has lost an A/B measurement; else that is the clock by which it is judged."""
+    def _measure(self, version: Installed, attempt: int) -> bool:
+        """Take ``version`` out if it loses an A/B measurement; else that is the clock by which it is judged. False
+        where the measurement gives no result."""
         from memopt.session.measuring.ab_measurement import LOSS
 
-        service, counted, inside = version.service, version.cache.read_statistics(), self._inside(version)
+        service = version.service
+        passed = self.hotness.total_seconds - (service.began or 0.0)  # before the original takes turns with it
+        share = self._inside(version) / passed if passed > 0 else 1.0
+        found = self._compared(version, attempt)
+        counted, inside = version.cache.read_statistics(), self._inside(version)
+        service.pass_over(counted, inside)
+        if found is None:
+            return False
         if found.gain < LOSS:
             self.take_out(version, Verdict(Reason.NOT_FASTER, f"{found.gain:.2f} times as fast in service"))
-            return
+            return True
         service.keeps(found.gain, found.pace, counted, running_seconds(self.process.pid), share)
-        service.pass_over(counted, inside)
         speeds = service.speeds(counted, inside)
         if service.original_per_iteration is not None and speeds is not None:
             service.original_per_iteration = speeds[0]
+        return True
 
     def _take_turns_together(self, versions: list[Installed]) -> None:
         from memopt.session.measuring.ab_measurement import LOSS

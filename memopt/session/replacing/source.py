@@ -7,13 +7,11 @@ files are read while the program runs, because it may end at any moment.
 
 from __future__ import annotations
 
-import os
 import re
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from memopt.cfg.loop_control import loop_control
-from memopt.elf.lines import SourceLine, SourceLines
+from memopt.elf.lines import SourceLine, SourceLines, source_text
 from memopt.report.model import Statement
 
 if TYPE_CHECKING:
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from memopt.session.replacing.site import Site
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
-_MOST_BYTES = 1 << 22  # of a source file
 _MOST_TEXT = 60  # characters of a statement
 
 
@@ -30,7 +27,6 @@ class Sources:
 
     def __init__(self) -> None:
         self._files: dict[str, SourceLines] = {}
-        self._texts: dict[str, list[str]] = {}
 
     def of_loop(self, site: Site, loop: Loop) -> SourceLine | None:
         """The line of ``loop``, a candidate of ``site``, or a loop in it."""
@@ -48,18 +44,14 @@ class Sources:
             address = int(found, 16)
             if site.text[0] <= address < site.text[1]:
                 source = self._lines(site).at(address - site.bias)
-                return None if source is None else Statement(source, self._text(source))
+                return None if source is None else Statement(source, _text(source))
         return None
 
     def _lines(self, site: Site) -> SourceLines:
         return self._files.setdefault(site.path, SourceLines(site.path))
 
-    def _text(self, source: SourceLine) -> str:
-        if source.file not in self._texts:
-            self._texts[source.file] = []
-            if os.path.isfile(source.file):  # to open a pipe would wait
-                with suppress(OSError), open(source.file, encoding="utf-8", errors="replace") as file:
-                    self._texts[source.file] = file.read(_MOST_BYTES).splitlines()
-        lines = self._texts[source.file]
-        text = " ".join(lines[source.line - 1].split()) if source.line <= len(lines) else ""
-        return text if len(text) <= _MOST_TEXT else text[:_MOST_TEXT - 3] + "..."
+
+def _text(source: SourceLine) -> str:
+    lines = source_text(source.file)
+    text = " ".join(lines[source.line - 1].split()) if source.line <= len(lines) else ""
+    return text if len(text) <= _MOST_TEXT else text[:_MOST_TEXT - 3] + "..."
