@@ -17,6 +17,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Footprint, Lane, NanFree, RegisterCarried
 from memopt.ir.scop import FLOATS, INFINITY, Apply, Constant, Expression, Read, Scalar, Scop, Statement
 from memopt.lifting.demotion.statements import CellStatement, StatementLoop
@@ -119,8 +120,8 @@ def nan_free_guards(scop: Scop, footprints: Sequence[Footprint], passed: Sequenc
                     sample: Mapping[str, int]) -> tuple[NanFree, ...] | None:
     """The arrays and the lanes of registers that must hold no NaN at entry, so that the order of operands in ``scop``
     is free: the elements that statements read, and no others, since nobody else's memory may be looked at. None where
-    that is not enough, as an operator may make other NaNs, or where the check would take too long. ``sample``: values
-    of live-in symbols and R.
+    that is not enough, as an operator may make other NaNs. ``sample``: values of live-in symbols and R. Raises
+    Rejected(TOO_SHORT) where the check would take too long for so few iterations.
     """
     nodes = [n for s in scop.statements for n in _nodes(s.expression)]
     if not all(map(_is_plain, nodes)) or not all(isinstance(p.location, Lane) for p in passed):
@@ -130,7 +131,7 @@ def nan_free_guards(scop: Scop, footprints: Sequence[Footprint], passed: Sequenc
                  if f.array in read and scop.array(f.array).element in FLOATS]
     most = sum((f.interval.high - f.interval.low).evaluate(sample) // size for f, size in looked_at)
     if LEAST_WORK * most > sum(_instances(s, sample) for s in scop.statements):
-        return None
+        raise Rejected(Reason.TOO_SHORT, "to look for NaNs would take too long")
     found = [NanFree(f.array, size) for f, size in looked_at]
     lanes = [Lane(n.register, n.offset, n.element.size) for n in nodes if isinstance(n, Scalar)]
     lanes += [p.location for p in passed if isinstance(p.location, Lane)]

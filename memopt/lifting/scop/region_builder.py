@@ -128,7 +128,12 @@ def _nan_free(scop: Scop, footprints: tuple[Footprint, ...], passed: tuple[Regis
     """
     if not (evidence.reordered or evidence.outer.unordered):
         return ()
-    found = nan_free_guards(scop, footprints, passed, evidence.sample)
+    try:
+        found = nan_free_guards(scop, footprints, passed, evidence.sample)
+    except Rejected:
+        if not evidence.reordered:
+            raise
+        found = None
     if found is None and evidence.reordered:
         raise KeepOperandOrder
     if found is None:

@@ -330,13 +330,18 @@ class Improver:
 
     def _replace_at_sizes(self, site: Site, loop: Loop) -> Installed:
         """``replace_loop``, repeated where guards fail at another entry: the next version is for all sizes seen so far.
+        A refusal says nothing about code that has changed meanwhile: then it is CODE_CHANGED.
         """
+        from memopt.session.replacing.site import changed
+
         history = self.history
         failed: list[tuple[Guard, ...]] = []
         while True:
             try:
                 return self._replace_loop(self.process, site, loop, history)
             except Rejected as rejected:
+                if rejected.reason not in TRANSIENT | _AT_ONCE and changed(self.process.pid, site):
+                    raise Rejected(Reason.CODE_CHANGED, "while memopt worked on it") from rejected
                 found = history.findings
                 failed.append(found.guards)
                 if (rejected.reason is not Reason.GUARD_FAILED or failed.count(found.guards) == SAME_LOOKS

@@ -62,7 +62,7 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
             except Rejected as first:
                 if time.thread_time() - began > ONCE_SECONDS:
                     raise
-                lifted = lift_at_next_arrival(process, header, shadow, first, lift)
+                lifted = lift_at_next_arrival(process, code, shadow, first, lift)
             if history.entries(header):
                 lifted = for_recurring_sizes(lifted, lift, code, history, shadow)
             trips, maps = trip_count(lifted.region, code.exits, shadow), shadow.maps()
@@ -187,18 +187,21 @@ def intervals(known: Mapping[int, int]) -> tuple[tuple[int, bytes], ...]:
     return tuple((start, bytes(data)) for start, data in found)
 
 
-def lift_at_next_arrival(process: Process, header: int, shadow: Shadow, first: Rejected, lift: Callable[[], _T]) -> _T:
-    """``lift`` once more, where the shadow comes to the header next.
+def lift_at_next_arrival(process: Process, code: LoopCode, shadow: Shadow, first: Rejected, lift: Callable[[], _T]
+                         ) -> _T:
+    """``lift`` once more, where the shadow comes to the header next, or with the next entry if this one is too short.
 
-    Compilers may peel the first iteration up to the middle of the second. Raises ``first``,
-    the refusal at the first arrival, where that is no better."""
+    Compilers may peel the first iteration up to the middle of the second. The shadow may stand at one of the last
+    iterations. Raises ``first``, the refusal at the first arrival, where that is no better."""
     from runtime.trial.shadow import ShadowStopped
 
     if first.reason not in OF_THE_ENTRY:
         raise first
     try:
         with process.timer.stage("reach"):
-            shadow.run_to(header, NEXT_SECONDS)
+            if first.reason is Reason.TOO_SHORT:
+                shadow.run_out(code.exits, NEXT_SECONDS)
+            shadow.run_to(code.loop.header, NEXT_SECONDS)
         return lift()
     except (Rejected, ShadowStopped):
         raise first from None

@@ -119,6 +119,13 @@ def find_site(pid: int, address: int) -> Site:
                      {patch.address for patch in code.patches})
 
 
+def changed(pid: int, site: Site) -> bool:
+    """Whether the code of ``site`` is another than when it was read: a plug-in was exchanged, or code was patched."""
+    with unpatched(pid) as code:
+        return any(code.read_some(block.start, block.end - block.start) != b"".join(i.bytes for i in block.instructions)
+                   for block in site.graph.blocks.values())
+
+
 def site_in_file(mapping: Mapping, address: int) -> Site | None:
     """The code around ``address`` as the file at ``mapping`` has it, for a process that has ended; None where it
     cannot be read."""

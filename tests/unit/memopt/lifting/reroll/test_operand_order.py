@@ -112,10 +112,10 @@ def test_a_branch_that_leaves_for_nans_too_needs_none_at_entry() -> None:
     assert sorted(str(n.where) for n in region.nan_free) == sorted(f.array for f in region.footprints)
 
 
-def test_a_branch_that_leaves_for_nans_too_may_take_too_long_to_look_for() -> None:
+def test_nans_that_would_take_too_long_to_look_for_may_not_at_another_entry() -> None:
     with pytest.raises(Rejected) as refused:
         roots("jb", 3)
-    assert refused.value.reason is Reason.DATA_DEPENDENT_BRANCH
+    assert refused.value.reason is Reason.TOO_SHORT
 
 
 def test_a_branch_that_leaves_for_other_numbers_is_no_invalid_root() -> None:

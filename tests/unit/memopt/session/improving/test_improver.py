@@ -41,6 +41,7 @@ def improver_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Improver]:
     site = site_of(NESTS)
     monkeypatch.setattr("memopt.session.replacing.site.find_site", lambda *_: site)
     monkeypatch.setattr("memopt.session.replacing.site.calling", lambda *_: None)
+    monkeypatch.setattr("memopt.session.replacing.site.changed", lambda *_: False)
     monkeypatch.setattr(improving.time, "sleep", lambda _: None)
     return lambda stages, **more: Improver(Process(0, Options(), nullcontext, 0.0), replace_loop=stages, **more)
 
@@ -59,6 +60,19 @@ def test_loops_are_tried_from_the_outermost_inwards_and_refused_for_good(
     before = len(trying.tried)
     assert improver.attempt(Attempt(ADDRESS, ())).reason is Reason.NON_AFFINE
     assert len(trying.tried) == before
+
+
+@pytest.mark.parametrize(("reason", "told"), [
+    (Reason.NON_AFFINE, Reason.CODE_CHANGED),
+    (Reason.GUARD_FAILED, Reason.CODE_CHANGED),
+    (Reason.NOT_REACHED, Reason.NOT_REACHED),
+])
+def test_a_refusal_tells_nothing_about_code_that_was_exchanged_meanwhile(
+        improver_with: Callable[..., Improver], monkeypatch: pytest.MonkeyPatch, reason: Reason, told: Reason) -> None:
+    improver = improver_with(Trying(lambda _: reason))
+    monkeypatch.setattr("memopt.session.replacing.site.changed", lambda *_: True)
+    assert improver.attempt(Attempt(ADDRESS, ())).reason is told
+    assert not improver.history.refused
 
 
 def test_what_may_pass_is_settled_after_some_tries(improver_with: Callable[..., Improver]) -> None:

@@ -23,12 +23,18 @@ from memopt.session.replacing.process import Process
 from runtime.trial.shadow import End, ShadowStopped
 from tests.support.sites import site_of
 
-HEADER = 0x401000
+HEADER, BEHIND = 0x401000, 0x402000
 
 
 @dataclass
 class Region:
     header: int = HEADER
+
+
+@dataclass
+class Code:
+    loop: Region = field(default_factory=Region)
+    exits: frozenset[int] = frozenset({BEHIND})
 
 
 @dataclass
@@ -57,11 +63,15 @@ def at_next_arrival(first: Reason, refusal: Reason | None = None, times: int = 1
         return "lifted"
 
     copy, process = Copy(times), Process(0, Options(), nullcontext, 0.0)
-    return lift_at_next_arrival(process, HEADER, copy, Rejected(first), lift), copy.arrived
+    return lift_at_next_arrival(process, Code(), copy, Rejected(first), lift), copy.arrived
 
 
 def test_a_loop_is_looked_at_again_where_its_header_is_reached_next() -> None:
     assert at_next_arrival(Reason.DATA_DEPENDENT_BRANCH) == ("lifted", [HEADER])
+
+
+def test_an_entry_that_is_too_short_is_left_first() -> None:
+    assert at_next_arrival(Reason.TOO_SHORT, times=2) == ("lifted", [BEHIND, HEADER])
 
 
 @pytest.mark.parametrize(("first", "refusal", "times"), [
@@ -87,8 +97,8 @@ def test_the_next_entry_is_two_stops_away_however_long_this_one_is(monkeypatch: 
 
     monkeypatch.setattr("runtime.trial.shadow.copies_of", copies)
     monkeypatch.setattr("runtime.trial.trial.live_values", lambda *_: {TRIPS: left.pop(0)})
-    assert trip_count(Region(), frozenset({0x402000}), Copy(0)) == 4000
-    assert copy.arrived == [0x402000, HEADER]
+    assert trip_count(Region(), frozenset({BEHIND}), Copy(0)) == 4000
+    assert copy.arrived == [BEHIND, HEADER]
 
 
 _TWO = """

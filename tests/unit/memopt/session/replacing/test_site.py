@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 from contextlib import nullcontext
 from dataclasses import replace
@@ -11,7 +13,8 @@ import pytest
 from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
 from memopt.session.replacing.process import Process
-from memopt.session.replacing.site import loop_code, screen, vector_bytes
+from memopt.session.replacing.site import changed, find_site, loop_code, screen, vector_bytes
+from tests.support.binaries import assemble
 from tests.support.sites import NESTS, NEXT, site_of
 
 
@@ -78,3 +81,13 @@ def test_code_in_memory_without_a_file_is_left_alone(path: str) -> None:
     with pytest.raises(Rejected) as refused:
         loop_code(process, site, site.loops[0])
     assert (refused.value.reason, "without a file" in refused.value.detail) == (Reason.NO_ROOM, True)
+
+
+def test_code_that_was_exchanged() -> None:
+    code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    code.write(assemble(f".intel_syntax noprefix\nxor ebx, ebx\ni: add rcx, rbx\n{NEXT}\nret"))
+    site = find_site(os.getpid(), ctypes.addressof(ctypes.c_char.from_buffer(code)) + 2)
+    assert site.loops
+    assert not changed(os.getpid(), site)
+    code[3] ^= 8  # the ``add`` is an ``or`` now
+    assert changed(os.getpid(), site)
