@@ -29,6 +29,9 @@ class Placement:
     # Private read-write pages anywhere, for packed panels and private arrays.
     scratch: int
     scratch_size: int
+    # The code is for a file, or tried for one: it holds no address, ``scratch`` is within rel32 reach of ``code`` too,
+    # and the frame may start as zeros (passes.version.file_entry).
+    in_file: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class CompiledRegion:
     entry: int  # the absolute address that the patch jumps to
     scratch_needed: int  # bytes
     listing: str  # the disassembly with labels (golden tests, ``--print-after``)
+    parts: tuple[Region, ...] = ()  # the region of each part of the plan
 
 
 # Layout of the statistics page: offsets of little-endian 64-bit counters.

@@ -38,12 +38,16 @@ Sample = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A general-purpose register by its 64-bit name ("rax")."""
+    """A general-purpose register by its 64-bit name ("rax"), or the program counter ("rip"), which is the header's
+    address."""
 
     name: str
 
     def __str__(self) -> str:
         return self.name
+
+
+PROGRAM_COUNTER = Register("rip")
 
 
 @dataclass(frozen=True, slots=True)

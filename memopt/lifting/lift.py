@@ -200,7 +200,7 @@ def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Call
     Raises Rejected with the reason of the last plain view when the loop is outside what is modelled, or
     Rejected(NO_PLAN) when it takes too long.
     """
-    signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL}
+    signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL} | {"rip": loop.header}
     start = functools.partial(Assumptions, signed, peek, vectors or {}, earlier=earlier, calls=code.calls)
     budget = Budget(patient)
     refusal: Rejected | None = None

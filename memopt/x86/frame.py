@@ -24,6 +24,11 @@ _FLAGS = _REGISTERS + 8 * len(GENERAL)
 _MXCSR = _FLAGS + 8
 _TEMPORARY = _MXCSR + 8
 _SYMBOLS = _TEMPORARY + 8
+# Slots of code for a file (passes.version.file_entry), named so that no live-in has the name: the address of the frame;
+# whether the version may run here (0: not known yet); passes by the header that it still rests for; entries since the
+# last run whose guards failed; the components of the vector state that are saved.
+FRAME, READY, REST, MISSES, COMPONENTS = ".frame", ".ready", ".rest", ".misses", ".components"
+IN_FILE = (FRAME, READY, REST, MISSES, COMPONENTS)
 # Offsets in the XSAVE area (standard format) of the two 16-byte halves of ymm0 (Intel SDM 1, 13.4 and 13.5.3).
 XMM_OFFSET, YMM_OFFSET = 160, 576
 XSAVE_BYTES = 2696  # size of the standard format with AVX-512 and protection keys; CPUID leaf 0xd has the machine's

@@ -24,7 +24,7 @@ from memopt.private_files import temporary_files_in
 from memopt.x86 import operators
 from memopt.x86.block_builder import BlockBuilder
 from memopt.x86.conditions import CARRY, expand_condition
-from memopt.x86.decoder import decode, name_instruction
+from memopt.x86.decoder import decode, name_instruction, rip_target
 from memopt.x86.lanes import UnknownOperator, Value, scalar
 from memopt.x86.predicates import always
 from memopt.x86.vector_operators import multiply_add_pairs
@@ -38,6 +38,7 @@ _INSTRUCTIONS_AT_A_TIME = 50
 _RENAMED = {"dflag": "d_flag", "sseround": "mxcsr_round", "fs_const": "fs_base", "gs_const": "gs_base"}
 _GENERAL = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
 _FLAGS = ("cc_op", "cc_dep1", "cc_dep2", "cc_ndep")
+_WORD = (1 << 64) - 1
 _MERGES = ("vmovsd", "vmovss")
 # VEX drops these comparisons, and the exceptions they raise, where it sees the flags overwritten.
 _FLAG_COMPARISONS = ("comisd", "comiss", "ucomisd", "ucomiss")
@@ -65,8 +66,11 @@ def _locations() -> tuple[dict[int, str], int]:
     return names, offset("rip")
 
 
-def lift_block(code: bytes, address: int) -> Block:
+def lift_block(code: bytes, address: int, origin: int | None = None) -> Block:
     """The operations of a basic block: the straight-line instructions ``code``, which lie at ``address``.
+
+    ``origin``: where the location "rip" points. Addresses relative to the instruction pointer are then "rip" plus a
+    number, so that they move with the file; without it they are numbers.
 
     ``code`` consists of whole instructions; only the last may be a branch or a call. A repeated string instruction must
     be alone: the block is one repetition of it, which jumps to itself. The block ends with a Jump, of kind
@@ -84,7 +88,7 @@ def lift_block(code: bytes, address: int) -> Block:
             limits.add(instruction.address - address)
         elif instruction.mnemonic.removeprefix("v") in _FLAG_COMPARISONS:
             limits.add(instruction.end - address)
-    lifter = _Lifter(code, address, instructions)
+    lifter = _Lifter(code, address, instructions, origin)
     offset = 0
     while offset < len(code):
         if offset in merges:
@@ -111,8 +115,10 @@ def _check_exact(instruction: DecodedInstruction) -> None:
 class _Lifter:
     """Walks VEX statements; ``builder`` keeps the values of the locations from one VEX block to the next."""
 
-    def __init__(self, code: bytes, address: int, instructions: Mapping[int, DecodedInstruction]) -> None:
+    def __init__(self, code: bytes, address: int, instructions: Mapping[int, DecodedInstruction], origin: int | None
+                 ) -> None:
         self.code = code
+        self.origin = origin
         self.start = address
         self.builder = BlockBuilder(instructions)
         self.temporaries: dict[int, Value] = {}
@@ -282,7 +288,7 @@ class _Lifter:
             case "Iex_RdTmp":
                 return self.temporaries[expression.tmp]
             case "Iex_Const":
-                return _constant(expression.con)
+                return self._place(_constant(expression.con))
             case "Iex_Get":
                 return self._get(expression.offset, _BITS[expression.ty])
             case "Iex_Load":
@@ -296,6 +302,19 @@ class _Lifter:
                 return self._helper(expression)
             case _:
                 raise _Unsupported(expression.tag)
+
+    def _place(self, value: Value) -> Value:
+        """``value``, as a distance from the origin if it is what the instruction addresses relative to itself.
+
+        VEX shows such an address as a number. In a program that is loaded at any address, no other operand of the
+        instruction can be the same number: immediates beside an address in memory have 32 bits."""
+        found = self.builder.instruction
+        if self.origin is None or not isinstance(value, Literal) or value.width != 64 or found is None:
+            return value
+        if value.value != rip_target(found):
+            return value
+        distance = Literal(value.value - self.origin & _WORD, 64)
+        return self.builder.compute("add", (self.builder.get("rip"), distance), 64)
 
     def _load(self, pointer: Operand, width: int) -> Value:
         if width <= 64:

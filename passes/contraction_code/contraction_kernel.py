@@ -160,7 +160,7 @@ class ContractionKernel:
     def _pack(self, index: int, operand: Operand) -> None:
         level, tile = operand.pack.level, self._contraction.plan.tile
         self._address(packing_code.SOURCE, operand.stream, level)
-        self._emitter.load(packing_code.PANEL, self._scratch + self._panels[index])
+        self._emitter.load_address(packing_code.PANEL, self._scratch + self._panels[index])
         self._count(packing_code.COUNT, operand.pack.dimension, level)
         self._count(packing_code.DEPTH, tile.reduction, level)
         along, down = operand.stream.stride(operand.pack.dimension), operand.stream.stride(tile.reduction)
@@ -170,7 +170,7 @@ class ContractionKernel:
     def _panel(self, register: str, index: int, operand: Operand) -> None:
         """``register`` = address where the current tile's panel starts; clobbers rax and rcx."""
         element, tile = self._contraction.element.size, self._contraction.plan.tile
-        self._emitter.load(register, self._scratch + self._panels[index])
+        self._emitter.load_address(register, self._scratch + self._panels[index])
         for dimension, factor in ((operand.pack.dimension, operand.panel_bytes(element) // operand.pack.width),
                                   (tile.reduction, operand.step(element))):
             here = self._loops.position(dimension, self._innermost)

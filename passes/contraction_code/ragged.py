@@ -42,7 +42,7 @@ class RaggedTile:
         """Fills the full tile. Leaves ``scratch`` in rdi; clobbers rax, rcx, rdx and r8 - r12."""
         row, column, same_row, same_column = map(emitter.fresh, ("in_row", "in_column", "same_row", "same_column"))
         emitter.op("mov", "r8", RESULT)
-        emitter.load(RESULT, self.scratch)
+        emitter.load_address(RESULT, self.scratch)
         emitter.op("mov", "r9", RESULT)
         emitter.op("lea", "r12", Mem(RESULT, displacement=self.row_count * self.row_bytes))
         emitter.place(row)
@@ -68,7 +68,7 @@ class RaggedTile:
     def copy_out(self, emitter: Emitter) -> None:
         """Copies the rows and columns that exist back to rdi; clobbers rax, rcx, rdx, rdi and r8 - r12."""
         row, column = map(emitter.fresh, ("out_row", "out_column"))
-        emitter.load("r8", self.scratch)
+        emitter.load_address("r8", self.scratch)
         if self.before is not None:
             emitter.op("lea", "r12", self.before)
         emitter.place(row)

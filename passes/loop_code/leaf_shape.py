@@ -133,7 +133,7 @@ class LeafShape:
         return shape, tuple((name, definition) for definition, name in names.items())
 
 
-def leaf_shape(scop: Scop, plan: LoopPlan, leaf: Leaf, scratch: Mapping[str, int]) -> LeafShape:
+def leaf_shape(scop: Scop, plan: LoopPlan, leaf: Leaf, scratch: Mapping[str, Linear]) -> LeafShape:
     """The shape of ``leaf``; ``scratch`` gives the address of each array that has a ``Storage``.
 
     Raises ``VerifyError`` where dates and axes do not fix a point of the statement, Rejected(NO_SCHEDULE) where an axis
@@ -313,12 +313,12 @@ def _along(expression: Linear) -> Along:
     return Along(row, vector, sequential, expression.without(*AXES))
 
 
-def _home(array: Array, access: Access, storage: Storage | None, scratch: Mapping[str, int]) -> Linear:
+def _home(array: Array, access: Access, storage: Storage | None, scratch: Mapping[str, Linear]) -> Linear:
     """The byte address of an access, Linear over dimensions, dates and symbols."""
     if storage is None:
         return sum((u * s for u, s in zip(access.subscripts, array.strides, strict=True)), array.base)
     dates = {f"d{n}": Linear.symbol(date_name(n)) for n in range(_dates_named(storage))}
-    address, stride = Linear.of(scratch[array.name]), array.element.size
+    address, stride = scratch[array.name], array.element.size
     for subscript, origin, size in reversed(list(zip(access.subscripts, storage.origins, storage.sizes, strict=True))):
         address = address + (subscript - origin.substitute(dates)) * stride
         stride *= size

@@ -36,17 +36,17 @@ _MOST_LOCAL_BYTES = 24 << 10
 
 def private_bytes(scop: Scop, plan: LoopPlan) -> int:
     """The size of the plan's private arrays: bytes of scratch memory."""
-    return _storage(scop, plan, 0)[1]
+    return _storage(scop, plan)[1]
 
 
-def _storage(scop: Scop, plan: LoopPlan, scratch: int) -> tuple[dict[str, int], int]:
-    """The address of each private array from ``scratch`` on, and the bytes of all of them."""
-    addresses, end = {}, scratch
+def _storage(scop: Scop, plan: LoopPlan) -> tuple[dict[str, int], int]:
+    """The offset of each private array in scratch memory, and the bytes of all of them."""
+    addresses, end = {}, 0
     for storage in plan.storage:
         addresses[storage.array] = end
         size = prod(storage.sizes) * scop.array(storage.array).element.size
         end += -(-size // _ALIGNMENT) * _ALIGNMENT
-    return addresses, end - scratch
+    return addresses, end
 
 
 class NestCode:
@@ -57,13 +57,13 @@ class NestCode:
     become too large, ``VerifyError`` where the plan does not fit the region.
     """
 
-    def __init__(self, region: Region, plan: LoopPlan, symbols: Mapping[str, Mem], scratch: int,
-                 emitter: Emitter, frame: int = 0) -> None:
+    def __init__(self, region: Region, plan: LoopPlan, symbols: Mapping[str, Mem], emitter: Emitter,
+                 scratch: Linear, frame: Linear) -> None:
         self._plan = plan
         self._emitter = emitter
         self._symbols: dict[str, Value] = dict(symbols)
         self._nest = macro_nest(plan, region.guards)
-        homes, _ = _storage(region.scop, plan, scratch)
+        homes = {array: scratch + offset for array, offset in _storage(region.scop, plan)[0].items()}
         homes |= {p.array: frame + symbols[p.symbol].displacement for p in region.register_carried}
         self._shapes = [collapsed(leaf_shape(region.scop, plan, leaf, homes)) for leaf in plan.leaves]
         self._constants = _Constants(self._symbols)

@@ -27,10 +27,10 @@ class _Numbers:
 
 class Emitter:
     """A growing code sequence. ``start``: frame offset of the first byte that is free for slots. ``prefix``: of its
-    labels; two sequences that become one need different ones."""
+    labels; two sequences that become one need different ones. ``near``: see ``load_address``."""
 
-    def __init__(self, start: int, prefix: str = "kernel") -> None:
-        self._prefix = prefix
+    def __init__(self, start: int, prefix: str = "kernel", *, near: bool = False) -> None:
+        self._prefix, self._near = prefix, near
         self._items: list[Item | Emitter] = []
         self._numbers = _Numbers(start, start)
 
@@ -46,7 +46,7 @@ class Emitter:
 
     def section(self) -> Emitter:
         """An emitter whose code lands at this point of the sequence, even when it is emitted later."""
-        section = Emitter(0, self._prefix)
+        section = Emitter(0, self._prefix, near=self._near)
         section._numbers = self._numbers
         self._items.append(section)
         return section
@@ -97,6 +97,14 @@ class Emitter:
             self.op("mov", register, value)
         else:
             self.op("movabs" if not fits(value) else "mov", register, value)
+
+    def load_address(self, register: str, address: int) -> None:
+        """``register = address``; keeps the flags. The code holds only its distance if the sequence is ``near`` its
+        memory: within rel32 reach."""
+        if self._near:
+            self.op("lea", register, Mem("rip", displacement=address))
+        else:
+            self.load(register, address)
 
     def add(self, register: str, value: Value, spare: str) -> None:
         """``register += value``; ``spare`` is clobbered by constants that need 64 bits."""

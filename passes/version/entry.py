@@ -23,15 +23,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memopt.ir.code import STATISTICS_ENTRIES, STATISTICS_RUNS, Placement
+from memopt.ir.plan import Isa
 from memopt.ir.reasons import VerifyError
 from memopt.ir.region import Region
-from memopt.x86.frame import FrameLayout
-from memopt.x86.instructions import GENERAL, Bytes, Code, Imm, Item, Label, Mem, instruction, jump
+from memopt.x86.frame import COMPONENTS, FrameLayout
+from memopt.x86.instructions import GENERAL, Bytes, Code, Imm, Item, Label, Mem, code, instruction, jump
+from passes.version import file_entry
 from passes.version.code_guards import unchanged
 from passes.version.guards import FAIL, checks, touched
 
 ENTRY = "entry"
-_VECTOR_STATE = 0xe6  # XCR0: SSE, AVX, opmask, ZMM_Hi256, Hi16_ZMM (Intel SDM volume 1, 13.1)
 _XSAVE_HEADER = 512  # offset in the XSAVE area; 64 bytes (volume 1, 13.4.2)
 
 
@@ -46,27 +47,35 @@ def displaced_code(region: Region, moved: bytes) -> Code:
     return (Label("displaced"), Bytes(moved), instruction("jmp", Imm(back)))
 
 
-def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: int, most: int | None = None,
-               prologue: Code = ()) -> Code:
+def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: int, isa: Isa = Isa.SSE2,
+               most: int | None = None, prologue: Code = (), chunk: int | None = None) -> Code:
     """Code from the patch to the kernel, with the way out for a guard that fails.
 
     ``xcr0``: the machine's XCR0, 0 where XGETBV does not exist. ``most``: the ``most_iterations`` of the ``NestPlan``.
-    ``prologue`` runs just before the kernel, when the vector registers still hold their values at entry.
+    ``prologue`` runs just before the kernel, when the vector registers still hold their values at entry. ``isa`` and
+    ``chunk``: as for ``FileEntry``.
     """
     frame = placement.frame
-    return (
-        *_take(region, layout, frame),
-        *_save(layout, frame),
-        *_count(layout, placement, STATISTICS_ENTRIES),
-        *unchanged(region),
+    inside = file_entry.FileEntry(layout, frame, isa, chunk) if placement.in_file else None
+    return code(
+        Label(ENTRY),
+        () if inside is None else inside.rest(),
+        _take(region, layout, frame),
+        _save(layout, frame),
+        () if inside is None else inside.first(),
+        _count(layout, placement, STATISTICS_ENTRIES),
+        unchanged(region),
         instruction("lea", "rbp", absolute(frame)),
-        *checks(region, layout, most),
-        *_count(layout, placement, STATISTICS_RUNS),
-        *vector_state("save", layout, xcr0),
-        *prologue,
+        checks(region, layout, most),
+        _count(layout, placement, STATISTICS_RUNS),
+        () if inside is None else inside.hit(),
+        vector_state("save", layout, placement, xcr0),
+        prologue,
         jump("kernel"),
         Label(FAIL),
-        *leave(layout, frame, touched(region)),
+        () if inside is None else inside.missed(),
+        leave(layout, frame, touched(region)),
+        () if inside is None else inside.aside(),
     )
 
 
@@ -91,10 +100,13 @@ def leave(layout: FrameLayout, frame: int, registers: tuple[str, ...], to: str =
     yield jump(to)
 
 
-def vector_state(direction: str, layout: FrameLayout, xcr0: int) -> Iterator[Item]:
-    """Save or restore (``direction``: "save", "restore") every vector and mask register that XCR0 enables."""
+def vector_state(direction: str, layout: FrameLayout, placement: Placement, xcr0: int) -> Iterator[Item]:
+    """Save or restore (``direction``: "save", "restore") every vector and mask register that XCR0 enables: on this
+    machine, or in code for a file on the one it runs on."""
     area = Mem("rbp", displacement=layout.xsave)
-    mask = xcr0 & _VECTOR_STATE
+    mask: int | Mem = xcr0 & file_entry.VECTOR_STATE
+    if placement.in_file:
+        mask = Mem("rbp", displacement=layout.symbols[COMPONENTS], size=4)
     if not mask:  # a machine without XSAVE has SSE only
         yield instruction("fxsave64" if direction == "save" else "fxrstor64", area)
         return
@@ -112,7 +124,6 @@ def _take(region: Region, layout: FrameLayout, frame: int) -> Iterator[Item]:
     With dead flags by a locked bit test. Else by ``xchg``, which changes no flag, with a dead register. Of all who
     compete for the lock one gets it, because both are atomic. Raises ``VerifyError`` for a region with neither.
     """
-    yield Label(ENTRY)
     if region.flags_dead:
         yield Bytes(b"\xf0")  # lock, for the next instruction
         yield instruction("bts", absolute(frame + layout.busy, 4), 0)

@@ -15,39 +15,41 @@ from dataclasses import replace
 
 from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.linear import Linear
-from memopt.ir.plan import Isa, NestPlan
+from memopt.ir.plan import NestPlan
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.region import Region, Relation
 from memopt.ir.scop import TRIPS, has_calls
 from memopt.x86.assembler import Assembled, assemble
-from memopt.x86.frame import XSAVE_BYTES, FrameLayout, align
+from memopt.x86.frame import IN_FILE, XSAVE_BYTES, FrameLayout, align
 from memopt.x86.instructions import Instruction, Item, Label, Mem, code
 from passes.vector.calls import is_of_call
 from passes.version import rollback
 from passes.version.cell_checks import bytes_of_scans, guards_of_scans
 from passes.version.code_guards import copies as code_copies
 from passes.version.entry import displaced_code, entry_code
+from passes.version.file_entry import STATE_NEEDED
 from passes.version.kernel import KernelCode
 from passes.version.overflow_guards import magnitude_guards
 from passes.version.rejoin import exit_code
 
-_STATE_NEEDED = {Isa.SSE2: 0, Isa.AVX2: 0x6, Isa.AVX512: 0xe6}  # XCR0 bits
-
 
 def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], KernelCode], placement: Placement,
-             displaced: Callable[[int], bytes], xcr0: int, xsave_bytes: int = XSAVE_BYTES) -> CompiledRegion:
+             displaced: Callable[[int], bytes], xcr0: int, xsave_bytes: int = XSAVE_BYTES, *,
+             parts: tuple[Region, ...] = (), chunk: int | None = None) -> CompiledRegion:
     """Machine code of a version of ``region``.
 
     ``kernel`` makes the loops for a frame layout. ``displaced`` gives the header's instructions relocated to an
-    address. ``xcr0`` is the machine's XCR0 and ``xsave_bytes`` the size of its XSAVE area (CPUID leaf 0xd). Raises
+    address. ``xcr0`` is the machine's XCR0 and ``xsave_bytes`` the size of its XSAVE area (CPUID leaf 0xd). ``parts``:
+    the region of each part of the plan. ``chunk``: for a file, see ``FileEntry``. Raises
     ``VerifyError`` where anything does not fit its place or the kernel breaks its contract; Rejected(NO_PLAN) where the
     code becomes too large or an expression is nested too deeply; Rejected(NO_SCHEDULE) where loop bounds have too
     large coefficients.
     """
-    state = _STATE_NEEDED[plan.isa]
+    state = STATE_NEEDED[plan.isa]
     if xcr0 & state != state:
         raise VerifyError(f"{plan.isa.value} code for a machine with XCR0 {xcr0:#x}")
-    layout = FrameLayout.build(tuple(live_in.symbol for live_in in region.live_ins), 0, xsave_bytes)
+    own = IN_FILE if placement.in_file else ()
+    layout = FrameLayout.build((*(live_in.symbol for live_in in region.live_ins), *own), 0, xsave_bytes)
     try:
         made = kernel(layout)
     except RecursionError:
@@ -61,14 +63,15 @@ def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], Ker
     copies = placement.scratch + undo_log_offset(made.scratch_needed)
     assembled = assemble(code(
         displaced_code(region, displaced(placement.code)),
-        entry_code(guarded, layout, placement, xcr0, plan.most_iterations, rollback.begin(guarded, layout, copies)),
+        entry_code(guarded, layout, placement, xcr0, plan.isa, plan.most_iterations,
+                   rollback.begin(guarded, layout, copies, near=placement.in_file), chunk),
         made.items,
         exit_code(guarded, layout, placement, xcr0, copies),
         code_copies(region),
     ), placement.code)
     _check_fit(assembled, layout, scratch, placement)
     return CompiledRegion(region, plan, placement, assembled.code, assembled.labels["entry"], scratch,
-                          assembled.listing)
+                          assembled.listing, parts)
 
 
 def undo_log_offset(kernel_scratch: int) -> int:

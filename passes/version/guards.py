@@ -24,6 +24,7 @@ from dataclasses import replace
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import VerifyError
 from memopt.ir.region import (
+    PROGRAM_COUNTER,
     Cell,
     Disjoint,
     Guard,
@@ -62,7 +63,7 @@ def checks(region: Region, layout: FrameLayout, most: int | None) -> Iterator[It
     for level in sorted({0, *behind.values()}):
         for live_in in region.live_ins:
             if behind[live_in.symbol] == level:
-                yield from _load_live_in(live_in, layout)
+                yield from _load_live_in(live_in, region.header, layout)
         if behind[TRIPS] == level:
             yield from _trips(region.trips, region.original_iterations, layout, most)
         for guard in region.guards:
@@ -149,11 +150,13 @@ def _cell_base(base: str, layout: FrameLayout, scratch: str) -> tuple[str, list[
     return scratch, [instruction("mov", scratch, Mem("rbp", displacement=layout.symbols[base]))]
 
 
-def _load_live_in(live_in: LiveIn, layout: FrameLayout) -> list[Item]:
+def _load_live_in(live_in: LiveIn, header: int, layout: FrameLayout) -> list[Item]:
     """Load a live-in from its location and store it to its slot, extended to 64 bits."""
     slot = Mem("rbp", displacement=layout.symbols[live_in.symbol])
     items: list[Item] = []
     location = live_in.location
+    if location == PROGRAM_COUNTER:
+        return [instruction("lea", "rax", Mem("rip", displacement=header)), instruction("mov", slot, "rax")]
     if isinstance(location, Register):
         source = Mem("rbp", displacement=layout.register(location.name), size=live_in.width)
     elif location.width < live_in.width:

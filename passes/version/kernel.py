@@ -13,9 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memopt.ir.code import Placement
+from memopt.ir.linear import Linear
 from memopt.ir.plan import NestPlan, Part, Plan
 from memopt.ir.region import Region
-from memopt.x86.frame import FrameLayout
+from memopt.x86.frame import FRAME, FrameLayout
 from memopt.x86.instructions import Code, Mem
 from passes.contraction_code.contraction_kernel import ContractionKernel, scratch_bytes
 from passes.contraction_schedule.contraction import contraction
@@ -49,7 +50,7 @@ def kernel(region: Region, plan: Plan, layout: FrameLayout, placement: Placement
 
 def nest_kernel(regions: tuple[Region, ...], plan: NestPlan, layout: FrameLayout, placement: Placement) -> KernelCode:
     """Code for the parts of a distributed nest, one after the other; raises as ``kernel``."""
-    emitter = Emitter(layout.locals)
+    emitter = Emitter(layout.locals, near=placement.in_file)
     emitter.place("kernel")
     parts = [_part(r, p, layout, placement, emitter) for r, p in zip(regions, plan.parts, strict=True)]
     for part in parts:  # all prepare before the first runs, while live-in vector registers still hold their values
@@ -65,7 +66,17 @@ def _part(region: Region, part: Part, layout: FrameLayout, placement: Placement,
     if isinstance(part, Plan):
         return ContractionKernel(contraction(region, part), layout, placement, emitter)
     symbols = {name: Mem("rbp", displacement=offset, size=8) for name, offset in layout.symbols.items()}
-    return NestCode(region, part, symbols, placement.scratch, emitter, placement.frame)
+    return NestCode(region, part, symbols, emitter, scratch_home(placement), frame_home(placement))
+
+
+def frame_home(placement: Placement) -> Linear:
+    """The address of the frame: a number, or a symbol in code for a file."""
+    return Linear.symbol(FRAME) if placement.in_file else Linear.of(placement.frame)
+
+
+def scratch_home(placement: Placement) -> Linear:
+    """The address of the scratch memory, as ``frame_home``."""
+    return frame_home(placement) + (placement.scratch - placement.frame)
 
 
 def nest_scratch_bytes(regions: tuple[Region, ...], plan: NestPlan) -> int:

@@ -42,7 +42,7 @@ def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: i
         Label("kernel_done"),
         instruction("lea", "rbp", absolute(placement.frame)),
         *rollback.check(region, layout),
-        *_restore_vectors(layout, xcr0),
+        *_restore_vectors(layout, placement, xcr0),
         *_count(layout, placement.statistics),
         *(item for r in cells for item in _store(r, layout)),
         *(item for r in region.rejoin if isinstance(r.location, Register) for item in _store(r, layout)),
@@ -59,19 +59,19 @@ def _taken_back(region: Region, layout: FrameLayout, placement: Placement, xcr0:
     if region.rollback is None:
         return ()
     return (
-        *rollback.roll_back(region, layout, copies),
-        *vector_state("restore", layout, xcr0),
+        *rollback.roll_back(region, layout, copies, near=placement.in_file),
+        *vector_state("restore", layout, placement, xcr0),
         instruction("ldmxcsr", Mem("rbp", displacement=layout.mxcsr, size=4)),
         *leave(layout, placement.frame, ALL),
     )
 
 
-def _restore_vectors(layout: FrameLayout, xcr0: int) -> Iterator[Item]:
+def _restore_vectors(layout: FrameLayout, placement: Placement, xcr0: int) -> Iterator[Item]:
     # The kernel started with the program's MXCSR and kept its modes, so MXCSR now is the program's plus the version's
     # exception flags. It is loaded after the restore, so the MXCSR in the XSAVE area does not matter.
     control = Mem("rbp", displacement=layout.mxcsr, size=4)
     yield instruction("stmxcsr", control)
-    yield from vector_state("restore", layout, xcr0)
+    yield from vector_state("restore", layout, placement, xcr0)
     yield instruction("ldmxcsr", control)
 
 

@@ -60,8 +60,8 @@ def bytes_of_log_code(region: Region, layout: FrameLayout) -> int:
     return _move(region, layout, 0, back=False).local_bytes if region.rollback is not None else 0
 
 
-def begin(region: Region, layout: FrameLayout, copies: int) -> Code:
-    """Code before the kernel: fills the undo log and clears MXCSR's invalid flag.
+def begin(region: Region, layout: FrameLayout, copies: int, *, near: bool = False) -> Code:
+    """Code before the kernel: fills the undo log and clears MXCSR's invalid flag. ``near``: as for ``Emitter``.
 
     Guards have passed and the vector state is saved; rbp is the frame, every other register is free.
     """
@@ -69,7 +69,7 @@ def begin(region: Region, layout: FrameLayout, copies: int) -> Code:
         return ()
     control, before = _control(layout), _before(layout)
     return code(
-        _move(region, layout, copies, back=False).code,
+        _move(region, layout, copies, back=False, near=near).code,
         instruction("stmxcsr", control),
         instruction("mov", "eax", control),
         instruction("mov", before, "eax"),
@@ -97,11 +97,11 @@ def check(region: Region, layout: FrameLayout) -> Code:
     )
 
 
-def roll_back(region: Region, layout: FrameLayout, copies: int) -> Code:
+def roll_back(region: Region, layout: FrameLayout, copies: int, *, near: bool = False) -> Code:
     """Code at ``retry``: memory, and MXCSR in its slot, as at entry; the version is switched off for good."""
     return code(
         Label(RETRY),
-        _move(region, layout, copies, back=True).code,
+        _move(region, layout, copies, back=True, near=near).code,
         instruction("mov", "eax", _before(layout)),
         instruction("mov", _control(layout), "eax"),
         instruction("mov", Mem("rbp", displacement=layout.limit), 0),
@@ -136,11 +136,11 @@ def _certain(region: Region, footprint: Footprint) -> Cells:
     return _cells(replace(region, scop=replace(region.scop, statements=certain)), footprint)
 
 
-def _move(region: Region, layout: FrameLayout, copies: int, *, back: bool) -> Emitter:
+def _move(region: Region, layout: FrameLayout, copies: int, *, back: bool, near: bool = False) -> Emitter:
     """Code that copies the written cells to the log, or back: in the same order, one behind the other."""
-    emitter = Emitter(layout.locals, "undo" if back else "save")
+    emitter = Emitter(layout.locals, "undo" if back else "save", near=near)
     log = emitter.slot()
-    emitter.load("rax", copies)
+    emitter.load_address("rax", copies)
     emitter.op("mov", log, "rax")
     for cells in (_cells(region, f) for f in _written(region)):
         def run(inside: Emitter, size: int = cells.size) -> None:

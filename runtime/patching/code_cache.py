@@ -229,6 +229,14 @@ class CodeCache:
             raise
         return cache
 
+    def as_in_a_file(self, frame_size: int) -> CodeCache:
+        """This cache, with all of the frame's bytes but the first ``frame_size`` as scratch memory: near the code, as
+        it is in a file (``Placement.in_file``)."""
+        place = self.placement
+        self.placement = replace(place, frame_size=frame_size, scratch=place.frame + frame_size,
+                                 scratch_size=place.frame_size - frame_size, in_file=True)
+        return self
+
     def reserve_scratch(self, tracee: Tracee, size: int) -> Placement:
         """Map ``size`` bytes of private scratch memory, aligned to 2 MiB, in huge pages where possible.
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.plan import NestPlan, Plan
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Cell, Lane, LiveIn, Region, Register, admits
+from memopt.ir.region import PROGRAM_COUNTER, Cell, Lane, LiveIn, Region, Register, admits
 from memopt.ir.scop import FLOATS, TRIPS, ElementType
 from memopt.models.work import Work
 from memopt.x86.frame import XMM_OFFSET, YMM_OFFSET
@@ -124,7 +124,8 @@ def live_values(region: Region, shadow: Shadow) -> dict[str, int]:
 
     Raises ``Rejected(PROTECTED_MAPPING)`` if a live-in cell cannot be read.
     """
-    registers, vectors = general_registers(shadow.registers()), vector_registers(shadow)
+    registers = general_registers(shadow.registers()) | {PROGRAM_COUNTER.name: region.header}
+    vectors = vector_registers(shadow)
     values: dict[str, int] = {}
     pending = list(region.live_ins)
     while pending:  # a cell whose address is the value of another cell comes after that one

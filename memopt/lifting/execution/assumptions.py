@@ -54,6 +54,7 @@ from memopt.lifting.values.requests import (
 from memopt.lifting.values.values import Value
 
 GENERAL = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
+BASES = (*GENERAL, "rip")  # whose values at the header addresses may contain; rip is the header itself
 LANES = tuple(f"xmm{n}.{lane}" for n in range(16) for lane in range(4))
 TO_THE_END = 3  # the level of ``Assumptions.split`` at which paths are not merged before the iteration ends
 SLOT = "slot:"  # prefix of a location on the stack: "slot:<displacement from rsp>:<bits>"

@@ -29,7 +29,7 @@ from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Trips
 from memopt.ir.scop import TRIPS, ElementType
-from memopt.lifting.execution.assumptions import GENERAL, LANES, Assumptions, State, bits_of
+from memopt.lifting.execution.assumptions import BASES, LANES, Assumptions, State, bits_of
 from memopt.lifting.execution.branches import Branches, is_equality, width_of
 from memopt.lifting.execution.entry_invariants import EntryInvariants
 from memopt.lifting.execution.induction import Induction
@@ -141,7 +141,7 @@ class Executor:
 
     def outermost(self, loop: Loop) -> OuterLoop:
         """Execute ``loop``, the patched one. Raises Rejected(TRIP_COUNT) unless it has one affine trip count."""
-        entry: State = {r: Integer(self.assumptions.symbol(r), 64) for r in GENERAL}
+        entry: State = {r: Integer(self.assumptions.symbol(r), 64) for r in BASES}
         entry |= {lane: LiveVector(lane) for lane in LANES} | {"d_flag": constant(1, 64)}
         entry |= {flag: Carried("entry", flag) for flag in ("cc_op", "cc_dep1", "cc_dep2", "cc_ndep", "mxcsr_round")}
         for lane, number in self.assumptions.lanes.items():

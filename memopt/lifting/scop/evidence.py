@@ -21,7 +21,7 @@ from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, Disjoint, Guard, Interval, Lane, LiveIn, Relation
 from memopt.ir.scop import TRIPS, Scalar
-from memopt.lifting.execution.assumptions import GENERAL, Assumptions
+from memopt.lifting.execution.assumptions import BASES, Assumptions
 from memopt.lifting.execution.entry_invariants import EntryInvariants
 from memopt.lifting.execution.executor import OuterLoop
 from memopt.lifting.scop.dereferenceable import Dereferenceable
@@ -108,7 +108,7 @@ class Evidence:
         address, size = cell
         base = address.terms[0][0] if address.terms else ""
         if size not in (4, 8) or len(address.terms) > 1 or any(c != 1 for _, c in address.terms) or (
-                base and (base not in GENERAL or base in self.outer.opaque)):
+                base and (base not in BASES or base in self.outer.opaque)):
             return None
         if base and base != "rsp" and not self.dereferenceable.always(address, size):
             return None

@@ -18,9 +18,9 @@ from dataclasses import replace
 
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Cell, LiveIn, Register, Relation
+from memopt.ir.region import PROGRAM_COUNTER, Cell, LiveIn, Register, Relation
 from memopt.ir.scop import LIMIT, TRIPS
-from memopt.lifting.execution.assumptions import GENERAL
+from memopt.lifting.execution.assumptions import BASES
 from memopt.lifting.execution.parameters import live_in, register_of
 from memopt.lifting.scop.evidence import Evidence
 from memopt.lifting.values.extensions import WIDE
@@ -66,6 +66,8 @@ def _add(needed: dict[str, LiveIn], symbols: Iterable[str], evidence: Evidence) 
     while pointers := {x.location.base for x in needed.values() if isinstance(x.location, Cell)
                        and x.location.base in evidence.assumptions.cells} - needed.keys():
         needed |= {s: _live_in(s, evidence) for s in pointers}
+    if any(isinstance(x.location, Cell) and x.location.base == PROGRAM_COUNTER.name for x in needed.values()):
+        needed[PROGRAM_COUNTER.name] = _live_in(PROGRAM_COUNTER.name, evidence)
 
 
 def _ordered(needed: dict[str, LiveIn], evidence: Evidence) -> tuple[LiveIn, ...]:
@@ -102,7 +104,7 @@ def _conditions(each: LiveIn, done: Mapping[str, LiveIn], evidence: Evidence) ->
 
     def known(symbol: str) -> bool:
         around = evidence.outer.numerator.symbols if symbol == TRIPS else {symbol}
-        return all(s in done or register_of(s) in GENERAL for s in around)
+        return all(s in done or register_of(s) in BASES for s in around)
 
     if each.location.base and not known(each.location.base):
         return None
@@ -118,14 +120,14 @@ def _address(each: LiveIn, evidence: Evidence) -> Linear:
 def _live_in(symbol: str, evidence: Evidence) -> LiveIn:
     if symbol in evidence.lanes:
         return evidence.lanes[symbol]
-    if (register := register_of(symbol)) in GENERAL:
+    if (register := register_of(symbol)) in BASES:
         return LiveIn(symbol, Register(register), 8 if live_in(symbol) == register else 1)
     cells = evidence.assumptions.cells
     address, bits = cells[live_in(symbol)]
     match address:
         case Linear((), displacement):
             return LiveIn(symbol, Cell("", displacement, bits // 8), bits // 8)
-        case Linear(((base, 1),), displacement) if base in GENERAL and base not in evidence.outer.opaque:
+        case Linear(((base, 1),), displacement) if base in BASES and base not in evidence.outer.opaque:
             return LiveIn(symbol, Cell(base, displacement, bits // 8), bits // 8)
         case Linear(((base, 1),), displacement) if cells.get(base, (0, 0))[1] == 64:
             return LiveIn(symbol, Cell(base, displacement, bits // 8), bits // 8)

@@ -57,7 +57,7 @@ def generate_versions(process: Process, region: Region, candidates: tuple[Candid
         for parts, plan in candidates:
             kernel = functools.partial(nest_kernel, parts, plan, placement=placement)
             try:
-                versions.append(generate(region, plan, kernel, placement, displaced, xcr0))
+                versions.append(generate(region, plan, kernel, placement, displaced, xcr0, parts=parts))
             except Rejected as rejected:
                 refusal = refusal or rejected
                 continue

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from memopt.ir.region import Guard, Sample
     from memopt.session.measuring.hotness import Hotness
     from memopt.session.replacing.site import Ranges, Site
+    from memopt.x86.displacement import Displacement
     from runtime.patching.code_cache import CodeCache
     from runtime.trial.trial import Measurement
 
@@ -68,6 +69,7 @@ class Installed:
     loop: Loop  # the candidate of ``site`` that was replaced
     cache: CodeCache
     compiled: CompiledRegion
+    displaced: Displacement  # the instructions under the patch
     moved: bool  # the original loop was copied: no other version can come in front of this one
     entry: Sample  # live-in values that it was made for
     measurement: Measurement | None  # None: there was no trial

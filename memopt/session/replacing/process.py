@@ -52,6 +52,7 @@ class Process:
     copies: CopyBudget = field(default_factory=CopyBudget)
     machine: Callable[[], Machine] = detected_machine  # a function, because detection takes its time
     verify: Callable[[], None] = lambda: None  # raises Rejected(ENDED) where ``pid`` is another process by now
+    movable: bool = False  # loops are lifted so that their versions work wherever the program is loaded
     unreaped: list[Shadow] = field(default_factory=list)  # dead copies that the process has not waited for yet
 
     @contextmanager

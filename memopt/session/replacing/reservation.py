@@ -143,7 +143,8 @@ def _reserve(process: Process, region: Region, candidates: tuple[Candidate, ...]
     with process.timer.stage("reserve"), process.eligible() as tracee:
         scratch = undo_log_offset(max(4096, *(nest_scratch_bytes(parts, plan) for parts, plan in candidates)))
         scratch += undo_log_bytes(region)
-        cache = CodeCache.create(tracee, region.header, CODE_BYTES, FRAME_BYTES, scratch)
+        cache = (CodeCache.create(tracee, region.header, CODE_BYTES, FRAME_BYTES + scratch).as_in_a_file(FRAME_BYTES)
+                 if process.movable else CodeCache.create(tracee, region.header, CODE_BYTES, FRAME_BYTES, scratch))
         try:
             check_handler(tracee, cache.placement.scratch)
         except Rejected:

@@ -231,7 +231,7 @@ def loop_code(process: Process, site: Site, loop: Loop) -> LoopCode:
             raise Rejected(Reason.NO_ROOM, "the code is in memory without a file, where a program may change it at any "
                                            "time, under the patch as well")
         site, loop = isolated(process.pid, site, loop)
-        operations = screen(site, loop)
+        operations = screen(site, loop, movable=process.movable and site.bias != 0)
         check_process(process.pid)
         roots = _roots(process.pid, site, loop, operations)
     return LoopCode(site, loop, operations, roots)
@@ -274,8 +274,9 @@ def vector_bytes(site: Site, loop: Loop) -> int:
     return max((_REGISTER_BYTES[found[1]] for found in registers if found), default=0)
 
 
-def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
+def screen(site: Site, loop: Loop, *, movable: bool = False) -> Callable[[int], Block]:
     """The semantics of the basic blocks of ``loop``, by their addresses; each is worked out once, when it is needed.
+    ``movable``: addresses in the file are distances from the loop's header.
 
     Raises Rejected from the code alone: CALL, INDIRECT_JUMP, NO_PLAN where nothing is computed, and what the semantics
     of instructions raise.
@@ -291,9 +292,11 @@ def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
     _check_direction(site, loop)
     from memopt.x86.semantics import lift_block
 
+    origin = loop.header if movable else None
+
     @cache
     def operations(address: int) -> Block:
-        return site.links.block(address, lambda real: lift_block(site.graph.blocks[address].code, real))
+        return site.links.block(address, lambda real: lift_block(site.graph.blocks[address].code, real, origin))
 
     refused = None
     for start in sorted(loop.blocks):

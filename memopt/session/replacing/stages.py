@@ -55,5 +55,5 @@ def replace_loop(process: Process, site: Site, loop: Loop, history: History) -> 
     moved = bool(displaced.places(cache.placement.code))
     _, ranges = site.decided(loop)
     after = time.monotonic() - process.started
-    return Installed(code.loop.header, ranges, site, loop, cache, compiled, moved, lifted.entry, findings.measurement,
-                     after, watched(compiled, history), behind)
+    return Installed(code.loop.header, ranges, site, loop, cache, compiled, displaced, moved, lifted.entry,
+                     findings.measurement, after, watched(compiled, history), behind)
