@@ -1,9 +1,9 @@
 """An ELF file: header, program headers, sections, and bounds-checked reads.
 
-In: a path, or bytes. Out: an ``Image``, through which all other modules of this room read the file. Every offset and count from
-the file is checked before use, so a hostile file gives ``ElfError`` and nothing else. It is used while the target runs,
-so it is light: ``struct`` over a memory map, no LIEF. Layouts are those of the System V ABI, chapters 4 and 5, and its
-AMD64 supplement.
+In: a path, or bytes. Out: an ``Image``, through which all other modules of this room read the file. Every offset and
+count from the file is checked before use, so a hostile file gives ``ElfError`` and nothing else. It is used while the
+target runs, so it is light: ``struct`` over a memory map, no LIEF. Layouts are those of the System V ABI, chapters 4
+and 5, and its AMD64 supplement.
 """
 
 from __future__ import annotations
