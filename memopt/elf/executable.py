@@ -1,7 +1,8 @@
 """The kind of an executable (PIE, static, stripped, ...), by LIEF, which only this module imports.
 
 In: a path. Out: an ``Executable``. In: the bytes of a file and of the same file rewritten. Out: nothing, or an error.
-LIEF takes about 0.3 s to import, so this is for the benchmark's records and for tools that write executables. Code that works on a running program uses ``memopt.elf.image``.
+LIEF takes about 0.3 s to import, so this is for the benchmark's records and for tools that write executables. Code that
+works on a running program uses ``memopt.elf.image``.
 """
 
 from __future__ import annotations

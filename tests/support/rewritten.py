@@ -37,7 +37,7 @@ _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a program ended. ``count``: the counter of the rewritten file; None without one, or where it is not mapped."""
+    """How a program ended. ``count``: the counter of the rewritten file; None without one, or if it is not mapped."""
 
     output: bytes
     errors: bytes
@@ -58,8 +58,8 @@ def counting(image: Image, address: int, state_bytes: int = 4096) -> Addition:
     function = Symbols(image).function_at(address)
     version = VersionRecord(
         header=address, function=function.shown if function else "", guards=("always",), region="", plan="",
-        isa="sse2", machine="any", scratch=0, code=(place.code, place.code + len(code)), entries=_COUNTER, runs=_COUNTER,
-        resting=0)
+        isa="sse2", machine="any", scratch=0, code=(place.code, place.code + len(code)), entries=_COUNTER,
+        runs=_COUNTER, resting=0)
     return Addition(code, state_bytes, (patch,), (version,), STATE_LIMIT)
 
 
@@ -85,7 +85,7 @@ def run(argv: Sequence[str], *, executable: str | None = None, of: Path | None =
         source.write(given)
         source.seek(0)
         started = subprocess.Popen(argv, executable=executable, stdin=source, stdout=output, stderr=errors,
-                                   env=environment, preexec_fn=lambda: _libc.ptrace(_TRACEME, 0, None, None))
+                                   env=environment, preexec_fn=_be_traced)  # noqa: PLW1509 - it only makes a call
         try:
             status, count = _to_its_end(started.pid, str(of or executable or argv[0]), time.monotonic() + timeout_s)
             started.returncode = status
@@ -96,6 +96,10 @@ def run(argv: Sequence[str], *, executable: str | None = None, of: Path | None =
         output.seek(0)
         errors.seek(0)
         return Ran(output.read(), errors.read(), status, count)
+
+
+def _be_traced() -> None:
+    _libc.ptrace(_TRACEME, 0, None, None)
 
 
 def _to_its_end(pid: int, path: str, deadline: float) -> tuple[int, int | None]:

@@ -98,7 +98,7 @@ def _one_segment(image: Image, first: int, second: int) -> bool:
 
 def _movable(image: Image, block: Block) -> bool:
     sections = [image.sections[number] for number in block.sections]
-    if not _loaded_together(image, block):
+    if not _loaded_together(image, block) or block.alignment & (block.alignment - 1) or block.alignment > PAGE:
         return False
     if all(s.kind == _SHT_NOTE for s in sections):
         return True

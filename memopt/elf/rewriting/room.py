@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memopt.elf.image import PF_W, PF_X, PT_LOAD, Image
+from memopt.elf.image import PF_W, PF_X, PT_LOAD, ElfError, Image
 from memopt.elf.rewriting.growth import PAGE, checked_load_order
 from memopt.elf.rewriting.record import HEADER_SIZE
 
 ALIGNMENT = 64
 STATE_LIMIT = 32 << 20
+_ADDRESSES = 1 << 47
 _PT_GNU_RELRO = 0x6474E552
 
 
@@ -49,6 +50,8 @@ def room(image: Image, state_limit: int = STATE_LIMIT) -> Room:
     # What the dynamic linker makes read-only at the end of relocation may reach beyond the last variable.
     end = max((s.end for s in image.segments if s.kind in (PT_LOAD, _PT_GNU_RELRO)), default=0)
     state = _aligned(end, PAGE if own_segment else ALIGNMENT)
+    if not 0 <= state_limit < _ADDRESSES or state >= _ADDRESSES:
+        raise ElfError("its program headers are malformed")
     return Room(_aligned(state + state_limit, PAGE) + HEADER_SIZE, state, own_segment)
 
 

@@ -231,7 +231,7 @@ def _moved_segment(image: Image, number: int, layout: _Layout) -> Segment:
                 block.start <= segment.offset and segment.file_end <= block.end):
             by, up = piece.offset - block.start, piece.address - block.address
             return replace(segment, offset=segment.offset + by, address=segment.address + up,
-                           physical=segment.physical + up)
+                           physical=(segment.physical + up) % (1 << 64))
     return segment
 
 

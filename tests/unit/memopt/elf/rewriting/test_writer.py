@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from memopt.elf.image import ElfError, Image
-from memopt.elf.rewriting.record import record_of
+from memopt.elf.executable import check_rewritten
+from memopt.elf.image import PT_LOAD, ElfError, Image
+from memopt.elf.rewriting.refusals import NotRewritable
+from memopt.elf.rewriting.room import room
 from memopt.elf.rewriting.undo import undone
-from memopt.elf.rewriting.writer import Addition, Patch, written
+from memopt.elf.rewriting.writer import Addition, Patch, build_id, written
+from memopt.ir.reasons import Reason, VerifyError
 from tests.support.effort import some_rows
-from tests.support.rewritten import Ran, code_of, counted, function_start, run
+from tests.support.rewritten import STATE_LIMIT, Ran, counted, counting, function_start, run
 from tests.support.tools import need
 
 SOURCE = Path(__file__).parents[4] / "programs" / "rewritten.cpp"
@@ -92,7 +96,7 @@ def test_programs_run_as_before_and_are_undone_to_the_byte(folder: Path, name: s
     assert len(content) - path.stat().st_size < 12_000
 
 
-@pytest.mark.parametrize(("name", "tool"), some_rows(((b, t) for b in BUILDS for t in TOOLS), 8))
+@pytest.mark.parametrize(("name", "tool"), some_rows(((b, t) for b in BUILDS for t in TOOLS), 8, most=80))
 def test_tools_leave_them_right(folder: Path, tmp_path: Path, name: str, tool: str) -> None:
     path = built(folder, name)
     out, treated, plain = rewritten(path), tmp_path / "treated", tmp_path / "plain"
@@ -106,3 +110,135 @@ def test_tools_leave_them_right(folder: Path, tmp_path: Path, name: str, tool: s
     without.write_bytes(back.content)
     without.chmod(0o755)
     assert as_before(plain, without).count == 0
+
+
+def test_a_library_counts_calls_and_keeps_its_symbols(tmp_path: Path) -> None:
+    need("g++")
+    source = tmp_path / "used.c"
+    source.write_text("static long calls; long used(long a) { calls++; return a * 3 + calls; }")
+    program = tmp_path / "program"
+    using = "#include <stdio.h>\nlong used(long);\nint main(void) { printf(\"%ld %ld\\n\", used(2), used(3)); }"
+    for flags in ((), ("-Wl,--hash-style=sysv",), ("-Wl,-z,noseparate-code", "-s")):
+        library = tmp_path / "libused.so"
+        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, source, *flags], check=True)
+        subprocess.run(["gcc", "-xc", "-", "-xnone", library, "-Wl,-rpath,$ORIGIN", "-o", program], input=using.encode(), check=True)
+        original = library.read_bytes()
+        told = run([str(program)])
+        with Image(str(library)) as image:
+            content = counted(image, function_start(image, "used"))
+        library.unlink()
+        library.write_bytes(content)
+        found = run([str(program)], of=library)
+        assert (found.output, found.count) == (told.output, 2)
+        assert found.output == b"7 11\n" or found.output == b"8 10\n"
+        assert undone(content).content == original
+        check_rewritten(original, content)
+
+
+def test_a_file_without_writable_memory_gets_a_segment_for_the_state(tmp_path: Path) -> None:
+    source = "static int two(void) { return 2; } void _start(void) { asm(\"syscall\" :: \"a\"(60), \"D\"(two() + 5)); }"
+    for flags in (("-static",), ("-static-pie", "-fPIE")):
+        program = tmp_path / "bare"
+        subprocess.run(["gcc", "-O0", "-nostdlib", "-fno-asynchronous-unwind-tables", "-xc", "-", "-o", program, *flags],
+                       input=source.encode(), check=True)
+        with Image(str(program)) as image:
+            addition = counting(image, image.entry)
+            content = written(image, addition)
+            assert room(image).own_segment is (flags == ("-static",))
+        out = tmp_path / "out"
+        out.write_bytes(content)
+        out.chmod(0o755)
+        assert run([str(out)]).count == 1
+        assert run([str(out)]).status == run([str(program)]).status == 7
+        assert undone(content).content == program.read_bytes()
+
+
+def test_linkers_and_readers_find_no_fault(folder: Path) -> None:
+    path = built(folder, "pie")
+    out = rewritten(path)
+    check_rewritten(path.read_bytes(), out.read_bytes())
+    need("eu-elflint")
+    for file in (path, out):
+        assert subprocess.run(["eu-elflint", "--gnu-ld", file], capture_output=True, text=True).stdout == "No errors\n"
+
+
+def test_the_second_reader_sees_what_is_wrong(folder: Path) -> None:
+    path = built(folder, "pie")
+    content = bytearray(rewritten(path).read_bytes())
+    with Image(str(path)) as image:
+        at = next(at for tag, _, at in image.dynamic if tag == 5)  # DT_STRTAB
+    content[at + 8] ^= 8
+    with pytest.raises(VerifyError, match="the rewritten file has other"):
+        check_rewritten(path.read_bytes(), bytes(content))
+
+
+def test_sections_describe_every_byte_of_the_segment(folder: Path) -> None:
+    image = Image.of(rewritten(built(folder, "pie")).read_bytes())
+    segment = max((s for s in image.segments if s.kind == PT_LOAD), key=lambda s: s.address)
+    inside = sorted((s.offset, s.offset + s.file_size) for s in image.sections
+                    if s.file_size and segment.offset <= s.offset < segment.file_end)
+    assert inside[0][0] == segment.offset
+    assert inside[-1][1] == segment.file_end
+    assert all(0 <= b[0] - a[1] < 16 for a, b in pairwise(inside))
+    assert [s.name for s in image.sections[-2:]] == [".memopt", ".memopt.bss"]
+
+
+def test_the_build_id_stays_in_the_first_page(folder: Path, tmp_path: Path) -> None:
+    library = tmp_path / "lib.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-xc", "-", "-o", library, "-Wl,--build-id=sha1"],
+                   input=b"int f(void) { return 1; }", check=True)
+    for path in (built(folder, "pie"), library):
+        with Image(str(path)) as image:
+            new = Image.of(counted(image, function_start(image, "f" if path == library else "work")))
+            assert build_id(new) == build_id(image) != ""
+        assert next(s for s in new.sections if s.name == ".note.gnu.build-id").offset < 4096
+
+
+def test_its_place_depends_on_the_limit_of_the_state_only(folder: Path) -> None:
+    with Image(str(built(folder, "pie"))) as image:
+        place = room(image, STATE_LIMIT)
+        assert place.code % 64 == place.state % 64 == 0
+        assert room(image).state == place.state
+        for addition in (Addition(b"\x90", 64, (), (), STATE_LIMIT), Addition(b"\x90" * 50_000, 5000, (), (), STATE_LIMIT)):
+            new = Image.of(written(image, addition))
+            assert new.read(new.offset_of(place.code), len(addition.code)) == addition.code
+            state = next(s for s in new.sections if s.name == ".memopt.bss")
+            assert (state.address, state.size) == (place.state, addition.state_bytes)
+
+
+@pytest.mark.parametrize(("patches", "message"), [
+    ([Patch(16, b"a")], "no code of the file"), ([Patch(1 << 60, b"a")], "no code of the file"),
+    ([Patch(-8, b"abcde"), Patch(-4, b"abcde")], "overlap"),
+])
+def test_patches_lie_apart_in_code(folder: Path, patches: list[Patch], message: str) -> None:
+    with Image(str(built(folder, "pie"))) as image:
+        placed = tuple(Patch(image.entry + p.address, p.new) if p.address < 0 else p for p in patches)
+        with pytest.raises(ElfError, match=message):
+            written(image, Addition(b"", 0, placed))
+
+
+def test_more_state_than_allowed_is_an_error(folder: Path) -> None:
+    with Image(str(built(folder, "pie"))) as image, pytest.raises(ElfError, match="are allowed"):
+        written(image, Addition(b"", STATE_LIMIT + 1, (), (), STATE_LIMIT))
+
+
+def test_unknown_bytes_behind_the_table_are_in_the_way(folder: Path) -> None:
+    content = bytearray(built(folder, "pie").read_bytes())
+    image = Image.of(bytes(content))
+    number = next(n for n, s in enumerate(image.sections) if s.name == ".interp")
+    content[image.sections_at + 64 * number + 32:image.sections_at + 64 * number + 40] = bytes(8)  # its size
+    with pytest.raises(NotRewritable) as refused:
+        written(Image.of(bytes(content)), Addition(b"", 0, ()))
+    assert refused.value.reason is Reason.FILE_LAYOUT
+
+
+def test_a_section_that_cannot_move_is_named(folder: Path) -> None:
+    content = bytearray(built(folder, "pie").read_bytes())
+    image = Image.of(bytes(content))
+    number = next(n for n, s in enumerate(image.sections) if s.name == ".note.gnu.property" or s.name == ".interp")
+    content[image.sections_at + 64 * number + 4] = 1  # SHT_PROGBITS
+    for number, segment in enumerate(image.segments):
+        if segment.kind == 3:  # PT_INTERP
+            content[image.segments_at + 56 * number + 8] ^= 1
+    with pytest.raises(NotRewritable, match="is in the way"):
+        written(Image.of(bytes(content)), Addition(b"", 0, ()))
