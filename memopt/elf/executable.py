@@ -75,7 +75,9 @@ def _parsed(content: bytes) -> Any:
     import lief
 
     lief.logging.disable()
-    return lief.ELF.parse(io.BytesIO(content))
+    config = lief.ELF.ParserConfig()
+    config.count_mtd = lief.ELF.ParserConfig.DYNSYM_COUNT.SECTION  # of hash tables it reads some only in part
+    return lief.ELF.parse(io.BytesIO(content), config)
 
 
 def _told(binary: Any) -> dict[str, object]:
@@ -91,6 +93,8 @@ def _told(binary: Any) -> dict[str, object]:
         "dynamic entries": [(int(e.tag), int(e.value)) for e in binary.dynamic_entries if e.tag not in moving],
         "exported and imported symbols": [(str(s.name), int(s.value), int(s.size)) for s in binary.dynamic_symbols],
         "relocations": sum(1 for _ in binary.relocations),
+        "hash tables": (tuple(binary.gnu_hash.buckets) if binary.use_gnu_hash else (),
+                        tuple(binary.sysv_hash.buckets) if binary.use_sysv_hash else ()),
         "build id": bytes(note.description).hex() if note else "",
         "notes": sorted(bytes(n.description) for n in binary.notes),
     }

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from memopt.elf.image import PROGRAM_HEADER, PT_LOAD, SHT_DYNSYM, ElfError, Image, Section
+from memopt.elf.image import ET_EXEC, PROGRAM_HEADER, PT_LOAD, SHT_DYNSYM, ElfError, Image, Section
 from memopt.elf.rewriting.refusals import NotRewritable
 from memopt.ir.reasons import Reason
 
@@ -24,6 +24,9 @@ PAGE = 4096
 _SHT_HASH, _SHT_NOTE, _SHT_GNU_HASH = 5, 7, 0x6FFFFFF6
 TAGS = {_SHT_HASH: 4, _SHT_GNU_HASH: 0x6FFFFEF5, SHT_DYNSYM: 6}  # DT_HASH, DT_GNU_HASH, DT_SYMTAB
 _BUILD_ID = ".note.gnu.build-id"
+# Bytes of a table that may move so that the build id stays; the file grows by as much. patchelf puts .dynamic, which the
+# dynamic linker writes to, into a larger gap of a program at a fixed address, and that memory is read-only.
+_MOST_MOVED, _MOST_MOVED_FIXED = 16 << 10, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +143,18 @@ def _check_padding(image: Image, start: int, end: int, blocks: list[Block]) -> N
 
 def _with_build_id_near(image: Image, blocks: list[Block], count: int, end: int
                         ) -> tuple[tuple[Block, ...], tuple[tuple[Block, int], ...]]:
-    """The first ``count`` blocks leave, but for the build id where the freed place, or that of a table of symbols
-    behind it, has room for both the program headers and the build id."""
+    """The first ``count`` blocks leave, but for the build id where the freed place, or that of a small table of
+    symbols behind it, has room for both the program headers and the build id."""
     found = next((b for b in blocks[:count] if any(image.sections[n].name == _BUILD_ID for n in b.sections)), None)
     if found is None:
         return tuple(blocks[:count]), ()
     place = found.start + -(found.start - end) // found.alignment * found.alignment
+    most = _MOST_MOVED_FIXED if image.kind == ET_EXEC else _MOST_MOVED
     for taken in (count, count + 1):
         limit = blocks[taken].start if taken < len(blocks) else 0
         extra = blocks[count:taken]
-        tables = all(image.sections[n].kind in TAGS for b in extra for n in b.sections)
-        if place + found.size <= limit and tables and all(_movable(image, b) for b in extra):
+        small = all(image.sections[n].kind in TAGS and b.size <= most for b in extra for n in b.sections)
+        if place + found.size <= limit and small and all(_movable(image, b) for b in extra):
             return tuple(b for b in blocks[:taken] if b is not found), ((found, place),)
     return tuple(blocks[:count]), ()
 
