@@ -29,14 +29,15 @@ from tests.support.tools import need
 
 
 def reason(path: Path | str) -> Reason | None:
-    """Why the file is refused; None if it is not."""
+    """Why the file is refused, in one line; None if it is not."""
+    refused = None
     with Image(str(path)) as image:
         try:
             check_file(image, str(path))
-        except NotRewritable as refused:
-            assert "\n" not in str(refused)
-            return refused.reason
-    return None
+        except NotRewritable as error:
+            refused = error
+    assert "\n" not in str(refused)
+    return refused.reason if refused else None
 
 
 @pytest.fixture
