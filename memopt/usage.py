@@ -1,7 +1,8 @@
 """The full command-line parser of ``memopt``, with click: all options with their help texts, errors in one line.
 
 In: the words behind the command's name. Out: ``Options`` for the driver, or an exit code. The commands ``query``,
-``merge``, ``trace`` and ``report``, ``--help`` and ``--version`` are carried out here; no program is started here.
+``merge``, ``trace``, ``report``, ``rewrite`` and ``inspect``, ``--help`` and ``--version`` are carried out here; no
+program is started here.
 
 ``memopt.arguments`` reads the common command lines without this module, which is slow to import.
 """
@@ -252,6 +253,31 @@ def _report(file: str, least: float, html: str | None, speedscope: str | None, c
         say(str(error))
         return _FAILED
     return 0
+
+
+@_memopt.command("rewrite")
+@click.option("--undo", is_flag=True, help="Give back the original of FILE, which memopt has rewritten.")
+@click.option("-o", "--output", metavar="FILE", required=True, help="Write the new file to FILE.")
+@click.argument("file")
+def _rewrite(file: str, output: str, undo: bool) -> int:
+    """Give back the original of the rewritten program or library FILE."""
+    from memopt.session import rewritten
+
+    if not undo:
+        raise click.UsageError("only --undo is known, as in: memopt rewrite --undo FILE -o ORIGINAL")
+    return rewritten.undo(file, output)
+
+
+@_memopt.command("inspect")
+@click.option("--json", is_flag=True, help="Show it as JSON.")
+@click.option("--pid", type=click.IntRange(min=1), metavar="PID",
+              help="Show also how often process PID has entered the new code.")
+@click.argument("file")
+def _inspect(file: str, json: bool, pid: int | None) -> int:
+    """Show what memopt did to the rewritten program or library FILE."""
+    from memopt.session import rewritten
+
+    return rewritten.inspect(file, pid, json=json)
 
 
 def _write(option: str, path: str, text: str) -> None:

@@ -1,13 +1,13 @@
-"""ELF files, read only: symbols, function ranges, relocations, landing pads and source lines of an executable.
+"""ELF files: symbols, function ranges, relocations, landing pads and source lines of an executable.
 
 In: the path of an executable or shared object, link-time addresses. Out: frozen values: functions with names, ranges,
 source lines, slots of the global offset table. All addresses are link-time virtual addresses; ``Image.load_bias`` gives
 the difference to the addresses in a process.
 
-May be touched: the file is mapped read-only; nothing is written but by ``kept``, and no process is looked at. Files are
-not trusted: every offset and count is checked before use. A file that is not what the caller asked for is an
-``ElfError``; unwind tables, landing pads and line tables that cannot be read count as absent. LIEF, symbolic and
-cxxfilt are imported by one module each, and only when they are needed.
+May be touched: the file is mapped read-only; nothing is written but by ``kept``, and no process is looked at. The room
+``rewriting`` makes new files. Files are not trusted: every offset and count is checked before use. A file that is not
+what the caller asked for is an ``ElfError``; unwind tables, landing pads and line tables that cannot be read count as
+absent. LIEF, symbolic and cxxfilt are imported by one module each, and only when they are needed.
 
 - ``image``: header, program headers and sections of an ELF file, and bounds-checked reads.
 - ``symbols``: functions and variables of the symbol table, and the function that an address belongs to.

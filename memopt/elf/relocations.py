@@ -62,6 +62,11 @@ def exports(image: Image, name: str) -> bool:
     return _defined(image, SHT_DYNSYM, name, _FUNCTION_KINDS) is not None
 
 
+def defines(image: Image, name: str) -> bool:
+    """Whether the file has a function ``name``, exported or not."""
+    return any(_defined(image, table, name, _FUNCTION_KINDS) is not None for table in (SHT_DYNSYM, SHT_SYMTAB))
+
+
 def variable(image: Image, name: str) -> int | None:
     """The link-time address of the variable ``name`` that the file defines; None where it defines none."""
     places = (_defined(image, table, name, _OBJECT_KINDS) for table in (SHT_DYNSYM, SHT_SYMTAB))

@@ -21,6 +21,20 @@ class Reason(Enum):
     SECCOMP = "seccomp"
     NO_MEMORY = "no-memory"
     BLOCKED = "blocked"
+    # the file
+    DYNAMIC_LOADER = "dynamic-loader"
+    PAYLOAD = "payload-behind-file"
+    WRITABLE_CODE = "writable-code"
+    TEXT_RELOCATIONS = "text-relocations"
+    SIGNED = "signed-file"
+    NO_SECTIONS = "no-section-headers"
+    REWRITTEN = "already-rewritten"
+    FILE_LAYOUT = "file-layout"
+    RUNTIME = "language-runtime"
+    COLLECTOR = "garbage-collector"
+    NO_REACH = "no-reach"
+    LANDING_PAD = "landing-pad-under-patch"
+    SHADOW_STACK = "shadow-stack"
     # the memory
     SHARED_MAPPING = "shared-mapping"
     DOUBLE_MAPPING = "double-mapping"
@@ -73,6 +87,19 @@ _WORDS = {
     Reason.SECCOMP: "the program runs under a seccomp filter",
     Reason.NO_MEMORY: "there is not enough free memory for a trial copy or for new code",
     Reason.BLOCKED: "the program is stopped or waits in a system call",
+    Reason.DYNAMIC_LOADER: "it is the dynamic loader, which uses the memory behind its own variables",
+    Reason.PAYLOAD: "data follow the program in its file, as in self-extracting programs, and would not be found",
+    Reason.WRITABLE_CODE: "a segment of the file is both writable and executable",
+    Reason.TEXT_RELOCATIONS: "the dynamic linker changes its code (DT_TEXTREL)",
+    Reason.SIGNED: "the file is signed, or its hash is kept elsewhere",
+    Reason.NO_SECTIONS: "the file has no section headers",
+    Reason.REWRITTEN: "memopt has rewritten it already",
+    Reason.FILE_LAYOUT: "the file has a layout that memopt cannot extend",
+    Reason.RUNTIME: "its language runtime looks at interrupted instructions",
+    Reason.COLLECTOR: "its garbage collector would read the memory of the new code at each collection",
+    Reason.NO_REACH: "the loop is too far from the end of the file for a jump",
+    Reason.LANDING_PAD: "an exception would come back into the bytes of the patch",
+    Reason.SHADOW_STACK: "the patch would move a call, which shadow stacks forbid",
     Reason.SHARED_MAPPING: "an array lies in memory that is shared with other processes",
     Reason.DOUBLE_MAPPING: "a page of an array is mapped twice, and one of the mappings is shared",
     Reason.PROTECTED_MAPPING: "an array does not lie in plain readable and writable memory",

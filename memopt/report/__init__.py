@@ -12,6 +12,10 @@ The report of ``memopt exec`` and ``memopt attach``:
 - ``json``: the report for machines.
 - ``files``: writes a report to a file atomically.
 
+Of a rewritten file, ``memopt inspect``:
+
+- ``rewritten``: what memopt did to the file, as text and JSON.
+
 The report of a profile, ``memopt report``:
 
 - ``profile``: the tree of functions and loops, as text.

@@ -9,6 +9,7 @@ May be touched: the process that is watched. With ``memopt.cli``, this is the on
 ``passes`` and ``runtime`` together.
 
 - ``driver``: starts the program before anything but the launcher is imported, then hands it to one of the rooms.
+- ``rewritten``: shows what memopt did to a file (``memopt inspect``), and undoes it (``memopt rewrite --undo``).
 
 Rooms, each of which imports only those behind it: ``profiling``, ``watching``, ``improving``.
 

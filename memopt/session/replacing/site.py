@@ -3,7 +3,7 @@
 Example: 0x401150 lies in the innermost of three loops of ``multiply``: the candidates are these three, the outermost
 first. In: the process's memory, read while it runs. Out: a ``Site``; for one of its candidates a ``LoopCode``, ready to
 be lifted, or Rejected where the code alone shows that it cannot be replaced. Code is seen as it was before loops of it
-were replaced, and a loop around a replaced one is no candidate.
+were replaced, in the process or in its file, and a loop around a replaced one is no candidate.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from memopt.cfg.flowgraph import flow_around
 from memopt.cfg.inlining import CallLinkage
 from memopt.cfg.natural_loops import entered_in_the_middle, find_loops, innermost_loop_at, with_headers
 from memopt.elf.image import ElfError, Image
+from memopt.elf.rewriting.original import Original, original_of
 from memopt.elf.symbols import Symbols
 from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
 from memopt.ir.operations import Block, Compute, Store
@@ -109,14 +110,16 @@ def find_site(pid: int, address: int) -> Site:
     if mapping is None or not mapping.executable:
         raise Rejected(Reason.ENDED, f"{address:#x} is not mapped any more")
     path, bias, function, extent = f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}", 0, "", None
+    original = None
     try:
         with Image(path if mapping.path.endswith(" (deleted)") else mapping.path) as image:
             bias, function, extent = _function(image, mapping, address)
+            original = original_of(image, bias)
     except (ElfError, OSError):
         pass  # code without a readable file: the flow graph is found from the address itself
     with unpatched(pid) as code:
         return _site(mapping, bias, function, extent, address, code.read_some,
-                     {patch.address for patch in code.patches})
+                     {patch.address for patch in code.patches}, original)
 
 
 def changed(pid: int, site: Site) -> bool:
@@ -139,7 +142,7 @@ def site_in_file(mapping: Mapping, address: int) -> Site | None:
                 except ElfError:
                     return b""
 
-            return _site(mapping, bias, function, extent, address, read, set())
+            return _site(mapping, bias, function, extent, address, read, set(), original_of(image, bias))
     except (ElfError, OSError, Rejected):
         return None
 
@@ -147,6 +150,10 @@ def site_in_file(mapping: Mapping, address: int) -> Site | None:
 def _function(image: Image, mapping: Mapping, address: int) -> tuple[int, str, tuple[int, int] | None]:
     """The bias of ``mapping``, and name and extent of the function at ``address``, as far as they are known."""
     bias = image.load_bias(mapping.start, mapping.offset)
+    original = original_of(image, bias)
+    version = original.version_at(address) if original is not None else None
+    if version is not None:
+        return bias, version.function, (version.code[0] + bias, version.code[1] + bias)
     known = Symbols(image).function_at(address - bias)
     if known is None:
         return bias, "", None
@@ -154,11 +161,16 @@ def _function(image: Image, mapping: Mapping, address: int) -> tuple[int, str, t
 
 
 def _site(mapping: Mapping, bias: int, function: str, extent: tuple[int, int] | None, address: int,
-          read: Callable[[int, int], bytes], replaced: set[int]) -> Site:
-    """``replaced``: headers of loops that were replaced."""
-    graph = flow_around(read, address, (mapping.start, mapping.end), (extent,) if extent else ())
+          read: Callable[[int, int], bytes], replaced: set[int], original: Original | None = None) -> Site:
+    """``replaced``: headers of loops that were replaced. ``original``: of a rewritten file; the code of its versions
+    has no candidates."""
+    graph = flow_around(read if original is None else lambda at, size: original.restored(at, read(at, size)), address,
+                        (mapping.start, mapping.end), (extent,) if extent else ())
     forest = find_loops(graph)
     loops, views = candidates(forest, address)
+    if original is not None:
+        replaced = replaced | original.headers
+        loops = () if address in original.added else loops
     loops = tuple(x for x in loops if not x.blocks & replaced  # inside an instruction is no place to patch:
                   and not graph.blocks[x.header].repeats)
     return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops, views=views,
