@@ -58,6 +58,10 @@ def _explain(context: click.Context, _parameter: click.Parameter, asked: bool) -
         context.exit()
 
 
+_TRAIN = """Trainings stand at the end: [--train -- ARGUMENTS]... are arguments of the program FILE, and whole command
+lines where FILE is a library. Without any, the program is run once without arguments."""
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, message="%(prog)s %(version)s", prog_name="memopt")
 def _memopt() -> None:
@@ -255,17 +259,27 @@ def _report(file: str, least: float, html: str | None, speedscope: str | None, c
     return 0
 
 
-@_memopt.command("rewrite")
+@_memopt.command("rewrite", options_metavar="-o FILE [OPTIONS]", epilog=_TRAIN)
 @click.option("--undo", is_flag=True, help="Give back the original of FILE, which memopt has rewritten.")
 @click.option("-o", "--output", metavar="FILE", required=True, help="Write the new file to FILE.")
+@click.option("--isa", type=click.Choice([isa.value for isa in Isa]),
+              help="Instruction set of the new code.  [default: the widest that this machine has]")
 @click.argument("file")
-def _rewrite(file: str, output: str, undo: bool) -> int:
-    """Give back the original of the rewritten program or library FILE."""
-    from memopt.session import rewritten
+@click.pass_obj
+def _rewrite(trainings: list[list[str]] | None, file: str, output: str, undo: bool, isa: str | None) -> int:
+    """Write a new program or library with faster loops, which needs no memopt to run.
 
-    if not undo:
-        raise click.UsageError("only --undo is known, as in: memopt rewrite --undo FILE -o ORIGINAL")
-    return rewritten.undo(file, output)
+    FILE is run under memopt on each training; the loops that gain are written into the new file. FILE itself is not
+    changed."""
+    if undo:
+        if trainings or isa:
+            raise click.UsageError("--undo needs no training and no --isa")
+        from memopt.session import rewritten
+
+        return rewritten.undo(file, output)
+    from memopt.session.rewriting.driver import rewrite
+
+    return rewrite(file, output, trainings or (), Options(isa=Isa(isa) if isa else None))
 
 
 @_memopt.command("inspect")
@@ -317,11 +331,29 @@ def _writable(option: str, path: str | None) -> str | None:
     return path
 
 
+def _without_trainings(words: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """The words of ``memopt rewrite`` before the first --train, and those of each training."""
+    own, trainings = list(words), list[list[str]]()
+    if own[:1] == ["rewrite"] and "--train" in own:
+        first = own.index("--train")
+        own, rest = own[:first], own[first:]
+        for word in rest:
+            if word == "--train":
+                trainings.append([])
+            else:
+                trainings[-1].append(word)
+        if any(x[:1] != ["--"] for x in trainings):
+            raise click.UsageError("-- is missing behind --train, as in: --train -- ARGUMENTS")
+        trainings = [x[1:] for x in trainings]
+    return own, trainings
+
+
 def parse(words: Sequence[str]) -> Options | int:
     """Reads the words behind the command's name. Returns the options of the run; or an exit code, if the command has
     been carried out here or is wrong."""
     try:
-        parsed = _memopt.main(list(words), prog_name="memopt", standalone_mode=False)
+        own, trainings = _without_trainings(words)
+        parsed = _memopt.main(own, prog_name="memopt", standalone_mode=False, obj=trainings)
     except click.ClickException as error:
         say(f"{' '.join(error.format_message().split())}; see memopt --help")
         return _USAGE

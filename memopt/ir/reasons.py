@@ -33,6 +33,8 @@ class Reason(Enum):
     RUNTIME = "language-runtime"
     COLLECTOR = "garbage-collector"
     NO_REACH = "no-reach"
+    OTHER_FILE = "other-file"
+    NOT_MOVABLE = "not-movable"
     LANDING_PAD = "landing-pad-under-patch"
     SHADOW_STACK = "shadow-stack"
     # the memory
@@ -98,6 +100,8 @@ _WORDS = {
     Reason.RUNTIME: "its language runtime looks at interrupted instructions",
     Reason.COLLECTOR: "its garbage collector would read the memory of the new code at each collection",
     Reason.NO_REACH: "the loop is too far from the end of the file for a jump",
+    Reason.OTHER_FILE: "it is in another file, which would have to be rewritten itself",
+    Reason.NOT_MOVABLE: "its new code would work in this one process only",
     Reason.LANDING_PAD: "an exception would come back into the bytes of the patch",
     Reason.SHADOW_STACK: "the patch would move a call, which shadow stacks forbid",
     Reason.SHARED_MAPPING: "an array lies in memory that is shared with other processes",

@@ -31,7 +31,7 @@ def inspect(path: str, pid: int | None, *, json: bool) -> int:
             if record is None:
                 raise ElfError("memopt has not rewritten it")
             found = Inspection(path, record, _patched(image, record), _whole(image),
-                               () if pid is None else _counters(image, record, path, pid))
+                               () if pid is None else counters(image, record, path, pid))
     except (ElfError, OSError, Rejected) as error:
         return _failed(path, error)
     sys.stdout.write(as_json(found) if json else "".join(f"{line}\n" for line in lines(found)))
@@ -78,8 +78,10 @@ def _whole(image: Image) -> bool:
         return False
 
 
-def _counters(image: Image, record: Record, path: str, pid: int) -> tuple[Counters, ...]:
-    """Raises ``ElfError`` where the process does not run the file, ``Rejected`` where it cannot be read."""
+def counters(image: Image, record: Record, path: str, pid: int) -> tuple[Counters, ...]:
+    """The counters of each version of the rewritten file at ``path`` in process ``pid``.
+
+    Raises ``ElfError`` where the process does not run the file, ``Rejected`` where it cannot be read."""
     place = next((m for m in mappings(pid) if m.executable and _is_of(m, path)), None)
     if place is None:
         raise ElfError(f"process {pid} does not run it")

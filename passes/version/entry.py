@@ -65,6 +65,7 @@ def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: 
         () if inside is None else inside.first(),
         _count(layout, placement, STATISTICS_ENTRIES),
         unchanged(region),
+        inside.alone() if inside is not None and region.single_threaded else (),
         instruction("lea", "rbp", absolute(frame)),
         checks(region, layout, most),
         _count(layout, placement, STATISTICS_RUNS),

@@ -24,10 +24,11 @@ from dataclasses import dataclass
 
 from memopt.ir.plan import Isa
 from memopt.x86.frame import COMPONENTS, FRAME, MISSES, READY, REST, FrameLayout
-from memopt.x86.instructions import Item, Label, Mem, instruction, jump
+from memopt.x86.instructions import Bytes, Item, Label, Mem, instruction, jump
 
 NO_LIMIT = (1 << 63) - 1
 MISSES_IN_A_ROW = 1024  # a power of two
+_SEVERAL_THREADS = Bytes(bytes.fromhex("64 83 3c 25 18 00 00 00 00"))  # cmp dword ptr fs:[0x18], 0
 _LONGEST = 11  # the rests take 2**10 to 2**20 passes
 _FITS = 1
 _OSXSAVE, _FMA = 27, 12  # bits of ecx, CPUID leaf 1
@@ -57,6 +58,12 @@ class FileEntry:
         yield instruction("cmp", self._slot(READY, 4), _FITS)
         yield jump("entry_first", "ne")
         yield Label("entry_ready")
+
+    def alone(self) -> Iterator[Item]:
+        """Jumps to ``fail`` where the program has started a second thread: glibc notes that in the thread control
+        block."""
+        yield _SEVERAL_THREADS
+        yield jump("fail", "ne")
 
     def hit(self) -> Iterator[Item]:
         """All guards hold."""

@@ -32,5 +32,5 @@ def installed(behind: Installed | None = None) -> Installed:
     """An installed version; ``behind``: the one that runs where its guard fails."""
     region = Region(HEADER, b"\x90" * 5, (), Trips(Linear.symbol("rdi"), 1), (), (), (), Scop((), ()))
     compiled = CompiledRegion(region, NestPlan(()), Placement(0, 4096, 0, 0, 0, 0, 0), b"", 0, 0, "")
-    return Installed(HEADER, ((HEADER, HEADER + 16),), SITE, SITE.loops[-1], Cache(), compiled, None, False, {}, None, 1.0,
-                     Service(None, speedup=2.0, again=True), behind)
+    return Installed(HEADER, ((HEADER, HEADER + 16),), SITE, SITE.loops[-1], Cache(), compiled, None, False, {}, None,
+                     1.0, Service(None, speedup=2.0, again=True), behind)

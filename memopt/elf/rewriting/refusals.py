@@ -16,13 +16,14 @@ import stat
 import struct
 
 from memopt.elf import relocations
-from memopt.elf.image import PF_W, PF_X, PT_LOAD, SECTION_HEADER, ElfError, Image
+from memopt.elf.image import ET_EXEC, PF_W, PF_X, PT_LOAD, SECTION_HEADER, ElfError, Image
 from memopt.elf.landing import landing_pads
 from memopt.elf.rewriting.record import segment_start
 from memopt.ir.reasons import Reason, Rejected
 
 _PT_INTERP, _PT_NOTE = 3, 4
 _DT_NEEDED, _DT_TEXTREL, _DT_FLAGS, _DF_TEXTREL, _DT_STRTAB, _DT_STRSZ = 1, 22, 30, 4, 5, 10
+_DT_FLAGS_1, _DF_1_PIE = 0x6FFFFFFB, 0x08000000
 _NOTE = struct.Struct("<III")  # sizes of name and description, type
 _GNU_PROPERTY, _FEATURES, _SHADOW_STACK = 5, 0xC0000002, 2  # NT_GNU_PROPERTY_TYPE_0, ..._X86_FEATURE_1_AND, ..._SHSTK
 _MOST_NOTE_BYTES = 1 << 16
@@ -160,6 +161,13 @@ def _check_end(image: Image) -> None:
         raise ElfError("truncated")
     if any(image.read(end, image.size - end)):
         raise NotRewritable(Reason.PAYLOAD, f"{image.size - end} bytes")
+
+
+def is_program(image: Image) -> bool:
+    """Whether the file is a program, not a shared library: it is loaded at a fixed address, names a program
+    interpreter, or says that it is position-independent (DF_1_PIE)."""
+    pie = any(tag == _DT_FLAGS_1 and value & _DF_1_PIE for tag, value, _ in image.dynamic)
+    return image.kind == ET_EXEC or _has_interpreter(image) or pie
 
 
 def _has_interpreter(image: Image) -> bool:

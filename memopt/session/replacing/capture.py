@@ -67,7 +67,7 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
                 lifted = for_recurring_sizes(lifted, lift, code, history, shadow)
             trips, maps = trip_count(lifted.region, code.exits, shadow), shadow.maps()
             region = returning(lifted.region, code.site, live_values(lifted.region, shadow), maps)
-        if region.single_threaded:
+        if region.single_threaded and not process.movable:  # code in a file looks itself
             region = one_thread(region, process.pid, maps)
         lifted = replace(lifted, region=region)
         entries = (lifted.entry, *history.entries(header))

@@ -1,0 +1,126 @@
+"""The versions of all trainings become one piece of code for a file, with zeroed memory behind the file's own.
+
+Example: two versions of the product at 0x1190, for n = 400 and n = 500, and one of a stencil. The header at 0x1190
+jumps to the first version, which goes on to the second where its guards fail, which goes on to the original.
+
+In: the file, the versions. Out: an ``Addition`` for ``memopt.elf.rewriting``. Code is generated for the addresses of
+the process that a version was trained in, moved by the load bias: the bytes are the same for every bias, because the
+code holds no address.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from memopt.elf.image import Image
+from memopt.elf.rewriting.record import VersionRecord
+from memopt.elf.rewriting.refusals import check_displaced, check_reach, check_scratch
+from memopt.elf.rewriting.room import room
+from memopt.elf.rewriting.writer import Addition, Patch
+from memopt.ir.code import STATISTICS_ENTRIES, STATISTICS_RUNS, CompiledRegion, Placement
+from memopt.session.replacing.reservation import CODE_BYTES, FRAME_BYTES
+from memopt.session.replacing.versions import followed_by
+from memopt.session.rewriting.training import Trained
+from memopt.x86.frame import align
+from runtime.patching.install import jump_bytes
+
+if TYPE_CHECKING:
+    from memopt.machine.description import Machine
+
+_STATISTICS = 64  # bytes of the state
+_ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    trained: Trained
+    compiled: CompiledRegion  # at link-time addresses
+    statistics: int  # offset in the state
+
+
+def addition(image: Image, trained: Sequence[Trained], machine: Machine) -> Addition:
+    """The versions ``trained`` for ``image``. The most used version of a loop comes first. Raises ``NotRewritable``
+    where the file forbids it, Rejected where code does not fit."""
+    by_header: dict[int, list[Trained]] = defaultdict(list)
+    for each in sorted(trained, key=lambda t: -t.seconds):
+        by_header[each.header].append(each)
+    state = sum(_state_bytes(t) for t in trained)
+    check_scratch(image, state)
+    place = room(image, align(state, 4096))
+    code, used, placed = bytearray(), 0, list[list[_Placed]]()
+    for header in sorted(by_header):
+        check_reach(place.code, header)
+        first = by_header[header][0]
+        function = first.header  # landing pads are looked up by any address of the function
+        check_displaced(image, function, range(header, header + len(first.region.displaced)),
+                        calls=any(i.mnemonic == "call" for i in first.displaced.instructions))
+        chain = list[_Placed]()
+        for each in by_header[header]:
+            code += b"\xcc" * (align(len(code), _ALIGNMENT) - len(code))
+            chain.append(_Placed(each, _compiled(each, place.code + len(code), place.state + used, machine), used))
+            code += chain[-1].compiled.code
+            used += _state_bytes(each)
+        placed.append(chain)
+    for chain in placed:
+        for one, behind in zip(chain, (*chain[1:], None), strict=True):
+            at = one.compiled.placement.code - place.code
+            made = followed_by(one.compiled, None if behind is None else behind.compiled)
+            code[at:at + len(made)] = made
+    patches = tuple(Patch(chain[0].trained.header, jump_bytes(chain[0].trained.header, chain[0].compiled.entry))
+                    for chain in placed)
+    records = tuple(_record(x, machine) for chain in placed for x in chain)
+    return Addition(bytes(code), used, patches, records, state_limit=align(state, 4096))
+
+
+def _state_bytes(trained: Trained) -> int:
+    return _STATISTICS + FRAME_BYTES + align(trained.scratch, _ALIGNMENT)
+
+
+def _compiled(trained: Trained, code: int, state: int, machine: Machine) -> CompiledRegion:
+    """The version for these link-time addresses."""
+    from passes.version.generate import generate
+    from passes.version.kernel import nest_kernel
+
+    frame = state + _STATISTICS
+    linked = Placement(code, CODE_BYTES, frame, FRAME_BYTES, state, frame + FRAME_BYTES,
+                       align(trained.scratch, _ALIGNMENT), in_file=True)
+    live = _moved(linked, trained.bias)
+    kernel = functools.partial(nest_kernel, trained.parts, trained.plan, placement=live)
+    made = generate(trained.region, trained.plan, kernel, live, trained.displaced.code, machine.xcr0,
+                    parts=trained.parts, chunk=trained.chunk)
+    return replace(made, placement=linked, entry=made.entry - trained.bias)
+
+
+def _moved(place: Placement, by: int) -> Placement:
+    return replace(place, code=place.code + by, frame=place.frame + by, statistics=place.statistics + by,
+                   scratch=place.scratch + by)
+
+
+def _record(placed: _Placed, machine: Machine) -> VersionRecord:
+    from memopt.x86.frame import IN_FILE, REST, FrameLayout
+
+    trained, compiled = placed.trained, placed.compiled
+    region = replace(trained.region, header=trained.header,
+                     code=tuple((address - trained.bias, data) for address, data in trained.region.code))
+    layout = FrameLayout.build((*(x.symbol for x in region.live_ins), *IN_FILE), 0)
+    start = compiled.placement.code
+    return VersionRecord(
+        trained.header, trained.function, tuple(map(str, region.guards)), str(region), str(trained.plan),
+        trained.plan.isa.value, machine.model, trained.scratch, (start, start + len(compiled.code)),
+        placed.statistics + STATISTICS_ENTRIES, placed.statistics + STATISTICS_RUNS,
+        placed.statistics + _STATISTICS + layout.symbols[REST],
+        () if trained.gain is None else (("speedup", round(trained.gain, 2)),))
+
+
+def chosen(trained: Iterable[Trained]) -> tuple[Trained, ...]:
+    """``trained`` without versions that serve the same entries as an earlier one: those with the same guards."""
+    found: dict[tuple[int, str], Trained] = {}
+    for each in trained:
+        key = each.header, "\n".join(sorted(map(str, each.region.guards)))
+        if key not in found or found[key].seconds < each.seconds:
+            found[key] = each
+    return tuple(found.values())
