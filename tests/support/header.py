@@ -61,7 +61,7 @@ class Outcome:
 @dataclass
 class Header:
     """``arena`` is a page for cells of the test's own; ``limit``, ``busy``, ``chunk`` and ``holder`` are written to the
-    frame at ``run``."""
+    frame at ``run``. ``in_file``: the code is for a file; the frame starts as zeros, and ``run`` leaves it alone."""
 
     xcr0: int = -1
     limit: int = LIMIT
@@ -69,6 +69,7 @@ class Header:
     chunk: int = LIMIT
     holder: int = 0
     plan: NestPlan | None = None
+    in_file: bool = False
     _memory: mmap.mmap = field(default_factory=lambda: mmap.mmap(
         -1, (_CODE_PAGES + _DATA_PAGES) * _PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
@@ -79,7 +80,7 @@ class Header:
             self.xcr0 = self.machine_xcr0
         self.arena = self.base + _ARENA
         self.placement = Placement(self.base + 4 * _PAGE, 8 * _PAGE, self.base + _FRAME, 3 * _PAGE,
-                                   self.base + _STATISTICS, self.base + _ARENA, _PAGE)
+                                   self.base + _STATISTICS, self.base + _ARENA, _PAGE, in_file=self.in_file)
         program = assemble(self._program(), self.base)
         self._write(0, program.code)
         self.address = program.labels["header"]
@@ -115,7 +116,8 @@ class Header:
         self._write(_MARKS, bytes(64))
         self._write(_STATISTICS, bytes(32))
         words = struct.pack("<QqqQQQ", self.busy, self.limit, self.chunk, self.holder, 0, 0)
-        self._write(_FRAME, words.ljust(3 * _PAGE, b"\xa5"))
+        if not self.in_file:
+            self._write(_FRAME, words.ljust(3 * _PAGE, b"\xa5"))
         self._entry()
         return self._outcome()
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from memopt.ir.region import Sample as Entry
 
 _FAILED, _NOTHING = 1, 3
+LEAST_GAIN = 1.05  # of a loop: nobody takes its version out again where it loses
 _LOSS = 0.98  # of the original's speed: a file that is slower on the trainings is not kept
 
 
@@ -126,7 +127,7 @@ def _trained(job: Job) -> tuple[tuple[Trained, ...], tuple[Training, ...]]:
     for words, one, two in zip(job.trainings, firsts, seconds, strict=True):
         if (one.exit_value, one.output) != (two.exit_value, two.output):
             say(f"{' '.join(words)} prints something else each time: its output cannot be compared")
-    found = chosen(v for training in seconds for v in training.versions)
+    found = chosen(v for training in seconds for v in training.versions if v.gain is None or v.gain >= LEAST_GAIN)
     if not found:
         raise NoGain(_why(seconds))
     return found, tuple(firsts)
