@@ -19,7 +19,6 @@ absent. LIEF, symbolic and cxxfilt are imported by one module each, and only whe
 - ``kept``: what was found out about files, kept between runs in a private directory.
 - ``executable``: what kind of executable a file is, for the benchmark's records.
 
-Tested by: ``tests/unit/memopt/elf``, one test file for each module (``frame_rows``: test_frames.py of
-``rewriting``); ``tests/property/test_hostile_elf.py`` with
-malformed files.
+Tested by: ``tests/unit/memopt/elf``, one test file for each module (``frame_rows``: test_frames.py of ``rewriting``);
+``tests/property/test_hostile_elf.py`` with malformed files.
 """
