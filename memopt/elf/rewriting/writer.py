@@ -45,6 +45,7 @@ from memopt.elf.rewriting.record import (
     VersionRecord,
     changes_of,
     header_of,
+    parsed,
     printable,
     text_of,
 )
@@ -52,7 +53,7 @@ from memopt.elf.rewriting.refusals import NotRewritable
 from memopt.elf.rewriting.room import ALIGNMENT, STATE_LIMIT, Room, room
 from memopt.elf.rewriting.sections import NewSymbol, Place, Tail, tail
 from memopt.elf.unwind import search_entries
-from memopt.ir.reasons import Reason
+from memopt.ir.reasons import Reason, VerifyError
 
 _SHT_PROGBITS = 1
 _EH_FRAME_SECTION = ".memopt.eh_frame"
@@ -135,11 +136,11 @@ class _Layout:
 def written(image: Image, addition: Addition) -> bytes:
     """The rewritten file. ``check_file`` has been called for it.
 
-    Raises ``NotRewritable(FILE_LAYOUT)`` where the file cannot be extended, and ``ElfError`` where it is malformed or
-    the addition does not fit.
+    Raises ``NotRewritable(FILE_LAYOUT)`` where the file cannot be extended, ``ElfError`` where it is malformed or the
+    addition does not fit, and ``VerifyError`` where the addition has words that a record may not hold.
     """
     place = room(image, addition.state_limit)
-    _check(image, addition)
+    _check(image, addition, place)
     grown = growth(image, 2 if place.own_segment and addition.state_bytes else 1)
     patches = _patches(image, addition.patches)
     # The places that change do not depend on the length of the record, which holds what was there.
@@ -152,13 +153,28 @@ def written(image: Image, addition: Addition) -> bytes:
         changes=changes,
         patches=tuple(PatchRecord(p.address, image.read(at, len(p.new)), p.new) for at, p in patches),
         versions=tuple(replace(v, function=printable(v.function)) for v in addition.versions))
-    layout = _layout(image, addition, place, grown, text_of(record))
+    layout = _layout(image, addition, place, grown, _checked(record))
+    edits = _edits(image, addition, layout)
+    if [(at, len(new)) for at, new in edits] != [(at, len(new)) for at, new in draft]:
+        raise VerifyError("the record of what is changed is not complete")
     content = bytearray(image.read(0, image.size)).ljust(layout.begin, b"\0")
-    for at, new in (*_edits(image, addition, layout), *((at, p.new) for at, p in patches)):
+    for at, new in (*edits, *((at, p.new) for at, p in patches)):
         content[at:at + len(new)] = new
     for piece in layout.pieces:
         content = content.ljust(piece.offset, b"\0") + piece.content
     return bytes(content + layout.tail.content)
+
+
+def _checked(record: Record) -> bytes:
+    """The record's text. Raises ``VerifyError`` where it could not be read back: then nothing could be undone."""
+    try:
+        text = text_of(record)
+        read = parsed(text)
+    except (ElfError, ValueError) as error:
+        raise VerifyError("the record of what is changed cannot be read back") from error
+    if read != record:
+        raise VerifyError("the record of what is changed is read back differently")
+    return text
 
 
 def build_id(image: Image) -> str:
@@ -169,7 +185,7 @@ def build_id(image: Image) -> str:
     return image.read(section.offset, section.size)[_BUILD_ID_HEAD:].hex()
 
 
-def _check(image: Image, addition: Addition) -> None:
+def _check(image: Image, addition: Addition, place: Room) -> None:
     if not image.sections:
         raise NotRewritable(Reason.NO_SECTIONS)
     if len(image.sections) >= _MOST_SECTIONS or image.names_index >= len(image.sections):
@@ -177,6 +193,9 @@ def _check(image: Image, addition: Addition) -> None:
     if not 0 <= addition.state_bytes <= addition.state_limit:
         raise ElfError(f"the new code needs {addition.state_bytes} bytes of memory, and {addition.state_limit} are "
                        "allowed")
+    ranges = [*(v.code for v in addition.versions), *((rows.start, rows.end) for rows in addition.unwind)]
+    if any(not place.code <= start <= end <= place.code + len(addition.code) for start, end in ranges):
+        raise VerifyError("a version's code is not in what is added")
 
 
 def _patches(image: Image, patches: Iterable[Patch]) -> list[tuple[int, Patch]]:
