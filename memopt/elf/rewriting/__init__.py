@@ -18,6 +18,6 @@ least of all. No code is generated here, and no process is looked at.
 - ``original``: the code of a rewritten file as it was, for whoever looks at running programs.
 - ``files``: puts a file in the place of another one, all at once.
 
-Tested by: ``tests/unit/memopt/elf/rewriting`` (``growth``, ``room`` and ``sections`` by test_writer.py), tests/property:
-``test_hostile_rewriting.py`` with malformed files, ``test_rewritten_system.py`` with the files of the system.
+Tested by: ``tests/unit/memopt/elf/rewriting`` (``growth``, ``room`` and ``sections`` by test_writer.py), and in
+tests/property: ``test_hostile_rewriting.py`` with malformed files, ``test_rewritten_system.py`` with the system's.
 """
