@@ -35,6 +35,7 @@ from memopt.elf.image import (
 )
 from memopt.elf.rewriting.frames import debug_frame, eh_frame, search_table
 from memopt.elf.rewriting.growth import PAGE, PT_PHDR, TAGS, Block, Growth, growth
+from memopt.elf.rewriting.original import symbol_name
 from memopt.elf.rewriting.record import (
     HEADER_SIZE,
     SECTION,
@@ -342,8 +343,7 @@ def _places(image: Image, moved: Sequence[tuple[Block, _Piece]], unwinding: _Unw
 
 
 def _symbols(versions: Iterable[VersionRecord]) -> list[NewSymbol]:
-    return [NewSymbol(f"memopt:{printable(v.function) or hex(v.header)}", v.code[0], v.code[1] - v.code[0])
-            for v in versions]
+    return [NewSymbol(symbol_name(v), v.code[0], v.code[1] - v.code[0]) for v in versions]
 
 
 def _aligned(value: int, alignment: int) -> int:
