@@ -24,8 +24,8 @@ PAGE = 4096
 _SHT_HASH, _SHT_NOTE, _SHT_GNU_HASH = 5, 7, 0x6FFFFFF6
 TAGS = {_SHT_HASH: 4, _SHT_GNU_HASH: 0x6FFFFEF5, SHT_DYNSYM: 6}  # DT_HASH, DT_GNU_HASH, DT_SYMTAB
 _BUILD_ID = ".note.gnu.build-id"
-# Bytes of a table that may move so that the build id stays; the file grows by as much. In a program at a fixed address
-# patchelf puts .dynamic into a larger gap: the dynamic linker writes there, and that memory is read-only.
+# Bytes of a table that may move so that the build id stays; the file grows by as much. Into a larger gap of a program
+# at a fixed address patchelf puts .dynamic: the dynamic linker writes there, and that memory is read-only.
 _MOST_MOVED, _MOST_MOVED_FIXED = 16 << 10, 256
 
 
