@@ -12,12 +12,13 @@ absent. LIEF, symbolic and cxxfilt are imported by one module each, and only whe
 - ``image``: header, program headers and sections of an ELF file, and bounds-checked reads.
 - ``symbols``: functions and variables of the symbol table, and the function that an address belongs to.
 - ``unwind``: function ranges from .eh_frame, which stripped programs have too.
+- ``frame_rows``: where the caller's registers are at an instruction, from .eh_frame.
 - ``landing``: the landing pads of a function, where exceptions go on.
 - ``relocations``: the symbol behind a slot of the global offset table; functions and variables by name.
 - ``lines``: source lines of addresses and loops, with what was inlined there, from DWARF.
 - ``kept``: what was found out about files, kept between runs in a private directory.
 - ``executable``: what kind of executable a file is, for the benchmark's records.
 
-Tested by: ``tests/unit/memopt/elf``, one test file for each module; ``tests/property/test_hostile_elf.py`` with
-malformed files.
+Tested by: ``tests/unit/memopt/elf``, one test file for each module (``frame_rows``: test_frames.py of ``rewriting``);
+``tests/property/test_hostile_elf.py`` with malformed files.
 """

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from memopt.elf.image import SHT_DYNSYM, SHT_SYMTAB, SYMBOL, ElfError, Image, Section
+from memopt.elf.rewriting.original import Original, original_of, symbol_name
 from memopt.elf.unwind import all_ranges, function_range_at
 
 _VALUE_OFFSET = 8
@@ -77,15 +78,23 @@ class Symbols:
         self._image = image
 
     def function_at(self, address: int) -> Function | None:
-        """The function that contains link-time ``address``, or None.
+        """The function that contains link-time ``address``, or None. The code of a version in a rewritten file is the
+        function ``memopt:NAME``, also after stripping.
 
         The unwind tables give its range; a search for its start in the symbol table gives its name. Where they have no
         entry (assembly), the whole symbol table is read.
         """
+        version = self._original.version_at(address) if self._original else None
+        if version is not None:
+            return Function(*version.code, symbol_name(version))
         bounds = function_range_at(self._image, address)
         if bounds is not None:
             return Function(*bounds, self._name_of(bounds[0]))
         return function_among(self.functions, address)
+
+    @cached_property
+    def _original(self) -> Original | None:
+        return original_of(self._image)
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:

@@ -53,6 +53,27 @@ def _search_table(image: Image) -> _SearchTable | None:
     return _SearchTable(image, header.offset + 12, header.address, min(count, room))
 
 
+def search_entries(image: Image) -> list[tuple[int, int]] | None:
+    """The table of .eh_frame_hdr: (function start, address of its frame description entry), in order.
+
+    None where the file has no table, or an unusual one. Raises ``ElfError`` for a table that is cut off."""
+    table = _search_table(image)
+    if table is None:
+        return None
+    content = image.read(table.offset, 8 * table.count)
+    return [(table.address + start, table.address + entry) for start, entry in struct.iter_unpack("<ii", content)]
+
+
+def description_at(image: Image, address: int) -> int | None:
+    """The address of the frame description entry that may cover link-time ``address``; None where the file has no
+    search table, or one that begins behind it. Raises ``ElfError``."""
+    table = _search_table(image)
+    if table is None:
+        return None
+    index = bisect.bisect_right(range(table.count), address, key=lambda i: table.entry(i)[0]) - 1
+    return table.entry(index)[1] if index >= 0 else None
+
+
 def _range_length(image: Image, description: int, pointer_encodings: dict[int, int]) -> int:
     """The size in bytes of the function of the frame description entry at ``description``; 0 where its encoding is not
     the usual one (PC-relative, signed, 4 bytes)."""

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from memopt.elf.frame_rows import Rule, UnwindRow, UnwindRows, row_at
 from memopt.elf.image import ElfError, Image
-from memopt.elf.rewriting.record import record_of, segment_start
+from memopt.elf.rewriting.record import VersionRecord, record_of, segment_start
 from memopt.elf.rewriting.refusals import NotRewritable, check_file, check_scratch, has_shadow_stack, needed
+from memopt.elf.rewriting.room import room
 from memopt.elf.rewriting.undo import undone
 from memopt.elf.rewriting.writer import Addition, written
 from tests.conftest import Build
@@ -26,14 +28,24 @@ def write(content: bytes, path: Path) -> None:
     """Rewrites the damaged file, and undoes it where that was possible."""
     path.write_bytes(content)
     with suppress(ElfError, NotRewritable), Image(str(path)) as image:
+        row_at(image, image.entry)
         for look in (has_shadow_stack, needed, lambda image: check_scratch(image, 1 << 20),
                      lambda image: check_file(image, str(path))):
             with suppress(ElfError, NotRewritable):
                 look(image)
-        new = written(image, Addition(b"\xcc" * 100, 256, (), ()))
+        new = written(image, an_addition(image))
         back = undone(new)
         assert back.whole
         assert back.content == content
+
+
+def an_addition(image: Image) -> Addition:
+    """Code with a version, its symbol and its unwind rows."""
+    code = room(image).code
+    version = VersionRecord(header=image.entry % (1 << 40), function="f", guards=(), region="", plan="", isa="sse2",
+                            machine="", scratch=0, code=(code, code + 100), entries=0, runs=8, resting=16)
+    row = UnwindRow(code, 7, 8, b"", ((16, Rule("offset", -8)),))
+    return Addition(b"\xcc" * 100, 256, (), (version,), unwind=(UnwindRows(code, code + 100, (row,)),))
 
 
 def read(content: bytes) -> None:
@@ -65,7 +77,7 @@ def test_truncation_at_every_header_byte(build: Build, tmp_path: Path) -> None:
     with Image(str(path)) as image:
         out = counted(image, image.entry)
     start = segment_start(Image.of(out)) or 0
-    for length in (*range(64 + 56 * 14), *range(900, len(content), 297)):
+    for length in (*range(64 + 56 * 14), *range(900, len(content), 997)):
         write(content[:length], tmp_path / "cut")
     for length in (*range(0, 64 + 56 * 14, 5), *range(start, len(out), 7)):
         read(out[:length])

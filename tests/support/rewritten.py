@@ -16,9 +16,10 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from memopt.elf.frame_rows import RSP, UnwindRow, UnwindRows, row_at
 from memopt.elf.image import PF_X, PT_LOAD, Image
 from memopt.elf.rewriting.record import VersionRecord, record_of
 from memopt.elf.rewriting.room import room
@@ -29,7 +30,9 @@ from runtime.target.memory import mappings
 
 STATE_LIMIT = 1 << 16
 _COUNTER = 8  # in the state; the other bytes of the state's first lines stay zero
-_BELOW_RED_ZONE, _BACK = bytes.fromhex("488d6424809cf048ff05"), bytes.fromhex("9d488da42480000000")
+# lea rsp, [rsp - 128]; pushfq | lock inc qword [rip + ...] | popfq; lea rsp, [rsp + 128]
+_BELOW_RED_ZONE, _COUNT, _BACK = map(bytes.fromhex, ("488d6424809c", "f048ff05", "9d488da42480000000"))
+_LEA = 5
 _TRACEME, _CONT, _SETOPTIONS, _TRACEEXIT, _EXIT_EVENT = 0, 7, 0x4200, 0x40, 6
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
@@ -45,12 +48,13 @@ class Ran:
     count: int | None
 
 
-def counting(image: Image, address: int, state_bytes: int = 4096) -> Addition:
-    """What makes the instruction at ``address`` count."""
+def counting(image: Image, address: int, state_bytes: int = 4096, *, trap: bool = False) -> Addition:
+    """What makes the instruction at ``address`` count. ``trap``: an int3 there stops the program."""
     place = room(image, STATE_LIMIT)
     original = displace(lambda at, size: _read_some(image, at, size), address)
-    code = _BELOW_RED_ZONE
+    code = _BELOW_RED_ZONE + (b"\xcc" if trap else b"") + _COUNT
     code += struct.pack("<i", place.state + _COUNTER - (place.code + len(code) + 4)) + _BACK
+    rows = _rows(image, address, place.code, len(code))
     code += relocate(original, place.code + len(code))
     end = original[-1].address + original[-1].size
     code += b"\xe9" + struct.pack("<i", end - (place.code + len(code) + 5))
@@ -60,7 +64,18 @@ def counting(image: Image, address: int, state_bytes: int = 4096) -> Addition:
         header=address, function=function.shown if function else "", guards=("always",), region="", plan="",
         isa="sse2", machine="any", scratch=0, code=(place.code, place.code + len(code)), entries=_COUNTER,
         runs=_COUNTER, resting=0)
-    return Addition(code, state_bytes, (patch,), (version,), STATE_LIMIT)
+    unwind = (UnwindRows(place.code, place.code + len(code), rows),) if rows else ()
+    return Addition(code, state_bytes, (patch,), (version,), STATE_LIMIT, unwind)
+
+
+def _rows(image: Image, address: int, start: int, counted_bytes: int) -> tuple[UnwindRow, ...]:
+    """The rows of the counting code at ``start``: those of ``address``, with the stack pointer lower for a while."""
+    row = row_at(image, address)
+    if row is None:
+        return ()
+    lowered = ((0, 0), (_LEA, 128), (_LEA + 1, 136), (counted_bytes - len(_BACK) + 1, 128), (counted_bytes, 0))
+    on_stack = row.register == RSP and not row.expression
+    return tuple(replace(row, start=start + at, offset=row.offset + (by if on_stack else 0)) for at, by in lowered)
 
 
 def counted(image: Image, address: int) -> bytes:

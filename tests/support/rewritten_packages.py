@@ -124,6 +124,7 @@ eu-readelf -h /usr/bin/ls
 
 
 def _libraries() -> Iterator[Case]:
+    octave = ("octave-cli", "-q", "--no-init-file", "--eval")
     table = (
         ("libz.so.1", "crc32", "/usr/bin/python3", "-c", "import zlib; print(zlib.crc32(b'a' * 9999))"),
         ("liblzma.so.5", "lzma_code", "xz", "-c"),
@@ -152,9 +153,9 @@ def _libraries() -> Iterator[Case]:
         ("libarchive.so.13", "archive_write_new", "cmake", "-E", "tar", "cf", "/dev/stdout", "/etc/passwd"),
         ("libLLVM-14.so.1", "LLVMInitializeX86Target", "/usr/lib/llvm-14/bin/clang", "--version"),
         ("libelf.so.1", "elf_begin", "eu-readelf", "-h", "/usr/bin/ls"),
-        ("libfftw3.so.3", "fftw_execute_dft", "octave-cli", "-q", "--no-init-file", "--eval", "disp(abs(fft(1:8)))"),
-        ("libblas.so.3", "dgemm_", "octave-cli", "-q", "--no-init-file", "--eval", "disp(magic(50)*magic(50))"),
-        ("liblapack.so.3", "dgetrf_", "octave-cli", "-q", "--no-init-file", "--eval", "disp(det(magic(5)+eye(5)))"),
+        ("libfftw3.so.3", "fftw_execute_dft_r2c", *octave, "disp(abs(fft(1:8)))"),
+        ("libblas.so.3", "dgemm_", *octave, "disp(magic(50)*magic(50))"),
+        ("liblapack.so.3", "dgetrf_", *octave, "disp(det(magic(5)+eye(5)))"),
     )
     for name, function, program, *words in table:
         found, path = shutil.which(program), os.path.join(_LIBRARIES, name)

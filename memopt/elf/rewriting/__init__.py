@@ -11,11 +11,13 @@ least of all. No code is generated here, and no process is looked at.
 - ``room``: the addresses at which the new code and its zeroed memory will lie.
 - ``growth``: the program header table grows in place; what lies behind it moves.
 - ``writer``: the new file.
+- ``frames``: unwind tables for the new code.
+- ``sections``: what is not loaded: symbols, section headers, gdb's unwind table.
 - ``record``: what was changed, and what each version is, kept in the file.
 - ``undo``: the original of a rewritten file.
 - ``original``: the code of a rewritten file as it was, for whoever looks at running programs.
 - ``files``: puts a file in the place of another one, all at once.
 
-Tested by: ``tests/unit/memopt/elf/rewriting`` (``growth`` and ``room`` by test_writer.py), tests/property:
-``test_hostile_rewriting.py`` with malformed files, ``test_rewritten_system.py`` with the files of the system.
+Tested by: ``tests/unit/memopt/elf/rewriting`` (``growth``, ``room`` and ``sections`` by test_writer.py), and in
+tests/property: ``test_hostile_rewriting.py`` with malformed files, ``test_rewritten_system.py`` with the system's.
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import stat
 
 
@@ -26,7 +27,7 @@ def replace_file(path: str, content: bytes, mode_of: str) -> None:
     mode = stat.S_IMODE(os.stat(mode_of).st_mode) & 0o777
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        beside = _written_beside(directory, folder, name, content, mode)
+        beside = _written_beside(directory, folder, content, mode)
         try:
             os.replace(beside, name, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError:
@@ -37,9 +38,9 @@ def replace_file(path: str, content: bytes, mode_of: str) -> None:
         os.close(directory)
 
 
-def _written_beside(directory: int, folder: str, name: str, content: bytes, mode: int) -> str:
+def _written_beside(directory: int, folder: str, content: bytes, mode: int) -> str:
     """Writes a new file into the folder, durably; returns its name."""
-    beside = f".{name}.{os.getpid()}.memopt"
+    beside = f".memopt.{secrets.token_hex(8)}"
     try:
         descriptor = os.open(folder, os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
     except OSError:  # the file system has no files without a name

@@ -13,7 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memopt.elf.image import PT_LOAD, ElfError, Image
-from memopt.elf.rewriting.record import HEADER_SIZE, Record, VersionRecord, record_of, segment_start
+from memopt.elf.rewriting.record import (
+    HEADER_SIZE,
+    Record,
+    VersionRecord,
+    printable,
+    record_of,
+    segment_start,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,11 @@ class Original:
         """The version whose code is at ``address``."""
         at = address - self.bias
         return next((v for v in self.record.versions if v.code[0] <= at < v.code[1]), None)
+
+
+def symbol_name(version: VersionRecord) -> str:
+    """The name of a version's code, for symbol tables and profiles."""
+    return f"memopt:{printable(version.function) or hex(version.header)}"
 
 
 def original_of(image: Image, bias: int = 0) -> Original | None:

@@ -134,12 +134,17 @@ def record_of(image: Image) -> Record | None:
     text = image.read(start + offset, length)
     if hashlib.sha256(text).digest() != digest:
         raise ElfError(_DAMAGED)
-    try:
-        record = _record(json.loads(text))
-    except (ValueError, RecursionError, TypeError, KeyError, OverflowError) as error:
-        raise ElfError(_DAMAGED) from error
+    record = parsed(text)
     _check_state(image, record)
     return record
+
+
+def parsed(text: bytes) -> Record:
+    """The record with this text. Raises ``ElfError`` for anything that ``text_of`` does not make."""
+    try:
+        return _record(json.loads(text))
+    except (ValueError, RecursionError, TypeError, KeyError, OverflowError) as error:
+        raise ElfError(_DAMAGED) from error
 
 
 def _check_state(image: Image, record: Record) -> None:

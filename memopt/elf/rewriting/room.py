@@ -4,8 +4,9 @@ In: an image, and the most bytes of state that will be asked for. Out: a ``Room`
 depend on the sizes of code, record and state, so code can be assembled for them first.
 
 The state is .bss made longer: the last segment in memory, where it is writable, gets a larger memory size. The code
-follows ``state_limit`` bytes behind it, on a page of its own. What of these bytes is not used costs a library address
-space without memory, and a program nothing: so whoever knows the size of the state beforehand gives it.
+follows ``state_limit`` bytes behind it, on a page of its own. What is not used of these bytes is a gap without memory,
+but it counts as address space (RLIMIT_AS) when the file is loaded. So whoever knows the size of the state gives it:
+code may be assembled for the default limit first, and once more when the size is known.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,10 @@ from memopt.elf.image import PF_X, PT_LOAD, Image
 from memopt.elf.rewriting.original import original_of
 from memopt.elf.rewriting.record import record_of
 from memopt.elf.symbols import Symbols
-from memopt.session.replacing.site import site_in_file
-from runtime.target.memory import Mapping
+from memopt.session.replacing.site import find_site, site_in_file
+from runtime.target.memory import Mapping, mappings
 from tests.conftest import Build
-from tests.support.rewritten import counted
+from tests.support.rewritten import counted, function_start
 
 BIAS = 0x5555_0000_0000
 
@@ -84,6 +85,35 @@ def test_the_code_of_a_version_belongs_to_its_function_and_has_no_candidates(pat
         assert original is not None
         assert original.version_at(code[0] + BIAS) == record.versions[0]
         assert original.version_at(code[1] + BIAS) is None
+    with Image(str(paths[1])) as image:
+        known = Symbols(image).function_at(code[0] + 3)
+    assert known is not None
+    assert (known.start, known.end, known.name) == (*code, "memopt:dgemm")
     found = site_in_file(mapping_of(paths[1], last=True), code[0] + BIAS)
     assert found is not None
     assert (found.function, found.loops) == ("dgemm", ())
+
+
+def test_a_running_process_is_seen_as_its_file_was(build: Build, tmp_path: Path) -> None:
+    program, out = tmp_path / "waits", tmp_path / "out"
+    source = ("#include <unistd.h>\nlong sum; int main(int n, char **v) { char c; for (long i = 0; i < n * 9; i++)"
+              " sum += i * *v[0]; return write(1, \"x\", 1) + read(0, &c, 1) > 5; }")
+    subprocess.run(["gcc", "-O1", "-xc", "-", "-o", program], input=source.encode(), check=True)
+    mapping = mapping_of(program, last=False)
+    with Image(str(program)) as image:
+        start = function_start(image, "main")
+        sites = (site_in_file(mapping, BIAS + start + at) for at in range(80))
+        header = next(s.loops[0].header for s in sites if s is not None and s.loops) - BIAS
+        out.write_bytes(counted(image, header))
+    out.chmod(0o755)
+    for path, count in ((program, 1), (out, 0)):
+        running = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert running.stdin is not None
+        assert running.stdout is not None
+        running.stdout.read(1)
+        place = next(m for m in mappings(running.pid) if m.executable and m.path == str(path))
+        with Image(str(path)) as image:
+            found = find_site(running.pid, image.load_bias(place.start, place.offset) + header)
+        running.communicate()
+        assert len(found.loops) == count
+        assert found.function == "main"

@@ -19,6 +19,7 @@ from memopt.elf.rewriting.record import (
     text_of,
 )
 from memopt.elf.rewriting.writer import written
+from memopt.ir.reasons import VerifyError
 from tests.conftest import Build
 from tests.support.rewritten import counting
 
@@ -134,3 +135,12 @@ def test_the_text_is_canonical(build: Build) -> None:
     assert text_of(record) == json.dumps(json.loads(text_of(record)), sort_keys=True, indent=0).encode()
     assert b"/" not in text_of(record)
     assert printable("dgemm\n") == "dgemm?"
+
+
+@pytest.mark.parametrize("odd", [{"guards": ("a\tb",)}, {"plan": "\x1b"}, {"scratch": -1}, {"runs": 1 << 20},
+                                 {"measured": (("gain", float("inf")),)}, {"code": (8, 4)}], ids=str)
+def test_what_could_not_be_read_back_is_not_written(build: Build, odd: dict[str, Any]) -> None:
+    with Image(str(build("gemm_ijk.c"))) as image:
+        addition = counting(image, image.entry)
+        with pytest.raises(VerifyError):
+            written(image, replace(addition, versions=(replace(addition.versions[0], **odd),)))

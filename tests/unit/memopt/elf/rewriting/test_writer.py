@@ -15,7 +15,7 @@ from memopt.elf.rewriting.room import room
 from memopt.elf.rewriting.undo import undone
 from memopt.elf.rewriting.writer import Addition, Patch, build_id, written
 from memopt.ir.reasons import Reason, VerifyError
-from tests.support.effort import some_rows
+from tests.support.effort import some, some_rows
 from tests.support.rewritten import STATE_LIMIT, Ran, counted, counting, function_start, run
 from tests.support.tools import need
 
@@ -84,7 +84,7 @@ def applied(tool: str, source: Path, to: Path) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("name", some_rows(((b,) for b in BUILDS), 6))
+@pytest.mark.parametrize("name", some_rows(((b,) for b in BUILDS), 3))
 def test_programs_run_as_before_and_are_undone_to_the_byte(folder: Path, name: str) -> None:
     path = built(folder, name)
     out = rewritten(path)
@@ -93,10 +93,10 @@ def test_programs_run_as_before_and_are_undone_to_the_byte(folder: Path, name: s
     back = undone(content)
     assert back.whole
     assert back.content == path.read_bytes()
-    assert len(content) - path.stat().st_size < 12_000
+    assert len(content) - path.stat().st_size < 64 << 10
 
 
-@pytest.mark.parametrize(("name", "tool"), some_rows(((b, t) for b in BUILDS for t in TOOLS), 6, most=28))
+@pytest.mark.parametrize(("name", "tool"), some_rows(((b, t) for b in BUILDS for t in TOOLS), 4, most=28))
 def test_tools_leave_them_right(folder: Path, tmp_path: Path, name: str, tool: str) -> None:
     path = built(folder, name)
     out, treated, plain = rewritten(path), tmp_path / "treated", tmp_path / "plain"
@@ -112,28 +112,27 @@ def test_tools_leave_them_right(folder: Path, tmp_path: Path, name: str, tool: s
     assert as_before(plain, without).count == 0
 
 
-def test_a_library_counts_calls_and_keeps_its_symbols(tmp_path: Path) -> None:
-    need("g++")
+@pytest.mark.parametrize("flags", some([(), ("-Wl,--hash-style=sysv",), ("-Wl,-z,noseparate-code", "-s")], 1))
+def test_a_library_counts_calls_and_keeps_its_symbols(tmp_path: Path, flags: tuple[str, ...]) -> None:
     source = tmp_path / "used.c"
     source.write_text("static long calls; long used(long a) { calls++; return a * 3 + calls; }")
     program = tmp_path / "program"
     using = "#include <stdio.h>\nlong used(long);\nint main(void) { printf(\"%ld %ld\\n\", used(2), used(3)); }"
-    for flags in ((), ("-Wl,--hash-style=sysv",), ("-Wl,-z,noseparate-code", "-s")):
-        library = tmp_path / "libused.so"
-        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, source, *flags], check=True)
-        subprocess.run(["gcc", "-xc", "-", "-xnone", library, "-Wl,-rpath,$ORIGIN", "-o", program],
-                       input=using.encode(), check=True)
-        original = library.read_bytes()
-        told = run([str(program)])
-        with Image(str(library)) as image:
-            content = counted(image, function_start(image, "used"))
-        library.unlink()
-        library.write_bytes(content)
-        found = run([str(program)], of=library)
-        assert (found.output, found.count) == (told.output, 2)
-        assert found.output == b"7 11\n" or found.output == b"8 10\n"
-        assert undone(content).content == original
-        check_rewritten(original, content)
+    library = tmp_path / "libused.so"
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, source, *flags], check=True)
+    subprocess.run(["gcc", "-xc", "-", "-xnone", library, "-Wl,-rpath,$ORIGIN", "-o", program],
+                   input=using.encode(), check=True)
+    original = library.read_bytes()
+    told = run([str(program)])
+    with Image(str(library)) as image:
+        content = counted(image, function_start(image, "used"))
+    library.unlink()
+    library.write_bytes(content)
+    found = run([str(program)], of=library)
+    assert (found.output, found.count) == (told.output, 2)
+    assert found.output == b"7 11\n" or found.output == b"8 10\n"
+    assert undone(content).content == original
+    check_rewritten(original, content)
 
 
 def test_a_file_without_writable_memory_gets_a_segment_for_the_state(tmp_path: Path) -> None:
@@ -181,7 +180,7 @@ def test_sections_describe_every_byte_of_the_segment(folder: Path) -> None:
     assert inside[0][0] == segment.offset
     assert inside[-1][1] == segment.file_end
     assert all(0 <= b[0] - a[1] < 16 for a, b in pairwise(inside))
-    assert [s.name for s in image.sections[-2:]] == [".memopt", ".memopt.bss"]
+    assert [s.name for s in image.sections[-4:]] == [".memopt", ".memopt.eh_frame", ".memopt.bss", ".debug_frame"]
 
 
 def test_the_build_id_stays_in_the_first_page(folder: Path, tmp_path: Path) -> None:
