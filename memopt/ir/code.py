@@ -46,6 +46,7 @@ class CompiledRegion:
     scratch_needed: int  # bytes
     listing: str  # the disassembly with labels (golden tests, ``--print-after``)
     parts: tuple[Region, ...] = ()  # the region of each part of the plan
+    kernel: int = 0  # the absolute address of the kernel
 
 
 # Layout of the statistics page: offsets of little-endian 64-bit counters.

@@ -71,7 +71,7 @@ def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], Ker
     ), placement.code)
     _check_fit(assembled, layout, scratch, placement)
     return CompiledRegion(region, plan, placement, assembled.code, assembled.labels["entry"], scratch,
-                          assembled.listing, parts)
+                          assembled.listing, parts, assembled.labels["kernel"])
 
 
 def undo_log_offset(kernel_scratch: int) -> int:

@@ -18,7 +18,7 @@ from tests.support.effort import some_rows
 from tests.support.tools import need
 from tests.support.waiting import PATIENCE
 
-TRAINED = ("500", "15")
+TRAINED = ("500", "60")
 OTHERS = (TRAINED, ("333", "2"), ("2", "5"), ("501", "2"), ("400", "4", "threads"))
 
 
@@ -58,7 +58,7 @@ def test_the_same_output_at_all_sizes(build: Build, tmp_path: Path, compiler: st
 @pytest.mark.long
 def test_a_version_for_each_size(build: Build, tmp_path: Path) -> None:
     program = build("rewritten.c")
-    new = rewritten(program, tmp_path, "--train", "--", "500", "15", "--train", "--", "432", "20")
+    new = rewritten(program, tmp_path, "--train", "--", "500", "60", "--train", "--", "432", "80")
     for size in ("500", "432"):
         assert sum(watched(new, size, "15").runs) > 0
     for size in ("431", "433", "499"):

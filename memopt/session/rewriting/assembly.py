@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from memopt.elf.frame_rows import UnwindRows, in_frame, row_at
 from memopt.elf.image import Image
 from memopt.elf.rewriting.record import VersionRecord
 from memopt.elf.rewriting.refusals import check_displaced, check_reach, check_scratch
@@ -25,7 +26,8 @@ from memopt.ir.code import STATISTICS_ENTRIES, STATISTICS_RUNS, CompiledRegion, 
 from memopt.session.replacing.reservation import CODE_BYTES, FRAME_BYTES
 from memopt.session.replacing.versions import followed_by
 from memopt.session.rewriting.training import Trained
-from memopt.x86.frame import align
+from memopt.x86.decoder import decode
+from memopt.x86.frame import IN_FILE, REST, FrameLayout, align
 from runtime.patching.install import jump_bytes
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 _STATISTICS = 64  # bytes of the state
 _ALIGNMENT = 64
+_CALLEE_SAVED = {3: "rbx", 6: "rbp", 12: "r12", 13: "r13", 14: "r14", 15: "r15"}  # by DWARF number
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,8 @@ def addition(image: Image, trained: Sequence[Trained], machine: Machine) -> Addi
     patches = tuple(Patch(chain[0].trained.header, jump_bytes(chain[0].trained.header, chain[0].compiled.entry))
                     for chain in placed)
     records = tuple(_record(x, machine) for chain in placed for x in chain)
-    return Addition(bytes(code), used, patches, records, state_limit=align(state, 4096))
+    rows = tuple(x for chain in placed for each in chain if (x := _unwind(image, each)) is not None)
+    return Addition(bytes(code), used, patches, records, state_limit=align(state, 4096), unwind=rows)
 
 
 def _state_bytes(trained: Trained) -> int:
@@ -92,7 +96,7 @@ def _compiled(trained: Trained, code: int, state: int, machine: Machine) -> Comp
     kernel = functools.partial(nest_kernel, trained.parts, trained.plan, placement=live)
     made = generate(trained.region, trained.plan, kernel, live, trained.displaced.code, machine.xcr0,
                     parts=trained.parts, chunk=trained.chunk)
-    return replace(made, placement=linked, entry=made.entry - trained.bias)
+    return replace(made, placement=linked, entry=made.entry - trained.bias, kernel=made.kernel - trained.bias)
 
 
 def _moved(place: Placement, by: int) -> Placement:
@@ -100,13 +104,39 @@ def _moved(place: Placement, by: int) -> Placement:
                    scratch=place.scratch + by)
 
 
-def _record(placed: _Placed, machine: Machine) -> VersionRecord:
-    from memopt.x86.frame import IN_FILE, REST, FrameLayout
+def _layout(trained: Trained) -> FrameLayout:
+    return FrameLayout.build((*(x.symbol for x in trained.region.live_ins), *IN_FILE), 0)
 
+
+def _unwind(image: Image, placed: _Placed) -> UnwindRows | None:
+    """How profilers and debuggers find the caller from the new code: as at the header of the loop, where the stack
+    pointer stays; but while rbp holds the frame, registers at the header are found there."""
+    found = row_at(image, placed.trained.header)
+    if found is None:
+        return None
+    compiled, layout = placed.compiled, _layout(placed.trained)
+    slots = {number: layout.register(name) for number, name in _CALLEE_SAVED.items()}
+    start, framed = compiled.placement.code, False
+    rows = [replace(found, start=start)]
+    for each in decode(compiled.code, start):
+        text, now = f"{each.mnemonic} {each.operands_text}", framed
+        if text.startswith("lea rbp, [rip"):
+            now = True
+        elif text.startswith("mov rbp, qword ptr [rip"):
+            now = False
+        elif each.mnemonic == "jmp" and each.end >= compiled.kernel:  # what stands behind it is jumped to from inside
+            now = True
+        if now != framed and each.end < start + len(compiled.code):
+            rows.append(in_frame(found, each.end, slots) if now else replace(found, start=each.end))
+        framed = now
+    return UnwindRows(start, start + len(compiled.code), tuple(rows))
+
+
+def _record(placed: _Placed, machine: Machine) -> VersionRecord:
     trained, compiled = placed.trained, placed.compiled
     region = replace(trained.region, header=trained.header,
                      code=tuple((address - trained.bias, data) for address, data in trained.region.code))
-    layout = FrameLayout.build((*(x.symbol for x in region.live_ins), *IN_FILE), 0)
+    layout = _layout(trained)
     start = compiled.placement.code
     return VersionRecord(
         trained.header, trained.function, tuple(map(str, region.guards)), str(region), str(trained.plan),

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from memopt.console import say
+from memopt.console import say, say_internal
+from memopt.elf.executable import check_rewritten
 from memopt.elf.image import ElfError, Image
 from memopt.elf.rewriting.files import replace_file
 from memopt.elf.rewriting.record import Record, record_of
@@ -71,6 +72,9 @@ def rewrite(file: str, output: str, trainings: Sequence[Sequence[str]], options:
         why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         say(f"{file}: not rewritten: {why}")
         return _FAILED
+    except Exception as error:  # noqa: BLE001 - the last resort: the user must not see a traceback
+        say_internal("rewrite", error)
+        return _FAILED
     return 0
 
 
@@ -100,6 +104,7 @@ def _rewrite(job: Job) -> None:
             raise NoGain("the file was changed meanwhile")
         made = os.path.join(folder, os.path.basename(job.file))
         replace_file(made, content, job.file)
+        check_rewritten(image.read(0, image.size), content)
         _compare(job, made, firsts)
     replace_file(job.output, content, job.file)
     for version in trained:
