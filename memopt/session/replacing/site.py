@@ -9,10 +9,12 @@ were replaced, and a loop around a replaced one is no candidate.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from collections.abc import Mapping as MappingOf
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 from memopt.cfg.flowgraph import flow_around
 from memopt.cfg.inlining import CallLinkage
@@ -27,6 +29,9 @@ from memopt.session.replacing.process import Process
 from runtime.patching.install import unpatched
 from runtime.target.memory import Mapping, Memory, mapping_at, mappings
 
+if TYPE_CHECKING:
+    from memopt.session.replacing.callees import Callees
+
 _ARITHMETIC = frozenset(("fadd", "fsub", "fmul", "fdiv", "fma", "fms", "fnma", "fnms", "fsqrt"))
 
 _PACKED = re.compile(r"v?(?:(?:add|sub|mul|div|min|max|sqrt|fn?m\w+)p[sd]|p(?:add|sub|mul|min|max)\w+) ([xyz])mm")
@@ -34,6 +39,8 @@ _REGISTER_BYTES = {"x": 16, "y": 32, "z": 64}
 
 _MOST_CALLS = 16  # of one function
 Ranges = tuple[tuple[int, int], ...]
+Opened = Callable[[], AbstractContextManager["Callees"]]
+"""The calls of a mapping, once they are needed: most loops call nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +213,19 @@ def calling(pid: int, site: Site) -> Site | None:
     return around if all(block is not None and block.start in inner for block in blocks) else None
 
 
-def isolated(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
+@contextmanager
+def callees_in(pid: int, site: Site) -> Iterator[Callees]:
+    """The calls of the mapping of ``site`` in the live process."""
+    from memopt.session.replacing.callees import Callees, FileLinkage
+
+    memory = Memory(pid)
+    try:
+        yield Callees(memory, tuple(mappings(pid)), site.text, FileLinkage(site.path, site.bias))
+    finally:
+        memory.close()
+
+
+def isolated(site: Site, loop: Loop, opened: Opened) -> tuple[Site, Loop]:
     """``loop``, and its site as seen from its header: with the functions that it calls inlined where possible, and
     without calls in exceptional iterations (memopt.cfg.cold_calls) where that is possible."""
     from memopt.cfg.cold_calls import calls_out, without_cold_calls
@@ -214,7 +233,7 @@ def isolated(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
     site = replace(site, forest=site.views.get(loop, site.forest))
     if not any(site.graph.blocks[b].kind is Kind.CALL for b in loop.blocks):
         return site, loop
-    site, loop = _joined(pid, site, loop)
+    site, loop = _joined(site, loop, opened)
     if not any(calls_out(site.graph.blocks[b]) for b in loop.blocks):
         return site, loop
     found = without_cold_calls(site.graph, loop)
@@ -230,38 +249,33 @@ def loop_code(process: Process, site: Site, loop: Loop) -> LoopCode:
         if not site.path.startswith("/") or site.path.startswith("/memfd:"):
             raise Rejected(Reason.NO_ROOM, "the code is in memory without a file, where a program may change it at any "
                                            "time, under the patch as well")
-        site, loop = isolated(process.pid, site, loop)
-        operations = screen(site, loop)
+        code = code_of(site, loop, lambda: callees_in(process.pid, site))
         check_process(process.pid)
-        roots = _roots(process.pid, site, loop, operations)
-    return LoopCode(site, loop, operations, roots)
+    return code
 
 
-def _roots(pid: int, site: Site, loop: Loop, operations: Callable[[int], Block]) -> frozenset[int]:
+def code_of(site: Site, loop: Loop, opened: Opened) -> LoopCode:
+    """``loop``, a candidate of ``site``, ready to be lifted; raises Rejected from the code alone."""
+    site, loop = isolated(site, loop, opened)
+    operations = screen(site, loop)
+    return LoopCode(site, loop, operations, _roots(site, loop, operations, opened))
+
+
+def _roots(site: Site, loop: Loop, operations: Callable[[int], Block], opened: Opened) -> frozenset[int]:
     from memopt.cfg.cold_calls import RETURNING, root_exits
-    from memopt.session.replacing.callees import Callees
 
     if not any(site.graph.blocks[t].kind is Kind.CALL for t in site.graph.blocks.keys() - loop.blocks):
         return frozenset()
-    memory = Memory(pid)
-    try:
-        callees = Callees(memory, (), site.text, site.path, site.bias)
+    with opened() as callees:
         return root_exits(site.graph, loop, operations, lambda call: callees.name(call) in RETURNING)
-    finally:
-        memory.close()
 
 
-def _joined(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
+def _joined(site: Site, loop: Loop, opened: Opened) -> tuple[Site, Loop]:
     """``loop`` with the functions it calls inlined; as it is where it is no loop any more then."""
     from memopt.cfg.inlining import inlined
-    from memopt.session.replacing.callees import Callees
 
-    memory = Memory(pid)
-    try:
-        graph, links = inlined(site.graph, loop.blocks,
-                               Callees(memory, tuple(mappings(pid)), site.text, site.path, site.bias))
-    finally:
-        memory.close()
+    with opened() as callees:
+        graph, links = inlined(site.graph, loop.blocks, callees)
     forest = find_loops(graph)
     found = next((x for x in forest.loops if x.header == loop.header), None)
     return (site, loop) if found is None else (replace(site, graph=graph, forest=forest, links=links), found)
