@@ -17,9 +17,10 @@ from runtime.sampling.perf_events import Events
 
 TYPE_CHECKING = False  # as in typing, which takes five milliseconds to import
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from memopt.options import Options
+    from memopt.ir.isa import Isa
+    from memopt.options import FloatingPoint, Options
     from memopt.session.watching.launched import Session
     from runtime.launch.launch import Target
     from runtime.sampling.samples import Sample
@@ -65,6 +66,31 @@ def run(options: Options, started: tuple[Target, Events] | None = None) -> int:
     sessions.append(session)
     note = target.executable.note
     return session.watch() if note is None else session.leave_alone(note)
+
+
+def replay(path: str, limit: int, plan: str | None, isa: Isa | None, fp: FloatingPoint,
+           seconds: float) -> Iterator[tuple[bool, str]]:
+    """``memopt replay``: lines for the user, each with whether all is well so far as it says. ``plan``: its text.
+
+    Raises ``SnapshotError``."""
+    gc.set_threshold(*_COLLECTIONS)
+    from memopt.snapshots.file import read
+    from memopt.snapshots.form import SnapshotError
+
+    snapshot = read(path, limit)
+
+    from memopt.ir.cursor import ParseError
+    from memopt.ir.parse import parse_plan
+    from memopt.ir.plan import NestPlan
+    from memopt.session.snapshotting.replaying import Asked
+    from memopt.session.snapshotting.replaying import replay as replayed
+
+    try:
+        found = None if plan is None else parse_plan(plan)
+    except ParseError as error:
+        raise SnapshotError(f"the plan cannot be read: {error}") from error
+    whole = found if found is None or isinstance(found, NestPlan) else NestPlan((found,))
+    yield from replayed(snapshot, Asked(isa, whole, fp, seconds))
 
 
 def attach(options: Options) -> int:

@@ -122,7 +122,7 @@ def find_site(pid: int, address: int) -> Site:
     except (ElfError, OSError):
         pass  # code without a readable file: the flow graph is found from the address itself
     with unpatched(pid) as code:
-        return _site(mapping, bias, function, extent, address, code.read_some,
+        return site_from(mapping, bias, function, extent, address, code.read_some,
                      {patch.address for patch in code.patches})
 
 
@@ -146,7 +146,7 @@ def site_in_file(mapping: Mapping, address: int) -> Site | None:
                 except ElfError:
                     return b""
 
-            return _site(mapping, bias, function, extent, address, read, set())
+            return site_from(mapping, bias, function, extent, address, read, set())
     except (ElfError, OSError, Rejected):
         return None
 
@@ -160,9 +160,9 @@ def _function(image: Image, mapping: Mapping, address: int) -> tuple[int, str, t
     return bias, known.shown if known.name else "", (known.start + bias, known.end + bias)
 
 
-def _site(mapping: Mapping, bias: int, function: str, extent: tuple[int, int] | None, address: int,
-          read: Callable[[int, int], bytes], replaced: set[int]) -> Site:
-    """``replaced``: headers of loops that were replaced."""
+def site_from(mapping: Mapping, bias: int, function: str, extent: tuple[int, int] | None, address: int,
+              read: Callable[[int, int], bytes], replaced: set[int]) -> Site:
+    """The code around ``address`` as ``read`` gives it. ``replaced``: headers of loops that were replaced."""
     graph = flow_around(read, address, (mapping.start, mapping.end), (extent,) if extent else ())
     forest = find_loops(graph)
     loops, views = candidates(forest, address)
