@@ -207,6 +207,9 @@ def _replay(file: str, plan: str | None, isa: str | None, fp: Literal["exact", "
     except SnapshotError as error:
         say(f"{file}: {error}")
         return _FAILED
+    except Exception as error:  # noqa: BLE001 - anybody may have written the file: the user must not see a traceback
+        say(f"{file}: it cannot be replayed: {' '.join(f'{type(error).__name__}: {error}'.split())}")
+        return _FAILED
     return 0 if agreed else _FAILED
 
 

@@ -131,7 +131,7 @@ class Snapshot:
 def manifest(snapshot: Snapshot) -> str:
     """The manifest of ``snapshot`` as JSON text."""
     nest, state = snapshot.nest, snapshot.state
-    return json.dumps({
+    return _lines({
         "format": FORMAT, "version": VERSION, "memopt": snapshot.memopt, "why": snapshot.why,
         "left_out": list(snapshot.left_out),
         "nest": {"function": nest.function, "file": nest.file, "header": hex(nest.header), "bias": hex(nest.bias),
@@ -148,7 +148,19 @@ def manifest(snapshot: Snapshot) -> str:
                     "exports": list(snapshot.symbols.exports)},
         "plans": list(snapshot.plans),
         "pages": [[hex(p.start), len(p.content)] for p in snapshot.pages],
-    }, indent=1) + "\n"
+    })
+
+
+def _lines(found: Mapping[str, Any]) -> str:
+    """JSON with a line for each element of ``found`` and of the lists and objects in it."""
+    def rows(value: Any) -> str:
+        if isinstance(value, dict) and value:
+            return "{" + ",".join(f"\n  {json.dumps(k)}: {json.dumps(v)}" for k, v in value.items()) + "\n }"
+        if isinstance(value, list) and value:
+            return "[" + ",".join(f"\n  {json.dumps(v)}" for v in value) + "\n ]"
+        return json.dumps(value)
+
+    return "{" + ",".join(f"\n {json.dumps(name)}: {rows(value)}" for name, value in found.items()) + "\n}\n"
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -26,8 +26,17 @@ Interval = tuple[int, int]
 
 def always_accessible(shadow: Shadow) -> tuple[Interval, ...]:
     """The pages that the kernel writes while the shadow runs (rseq), and the one from which it is made to call."""
-    place = remote_calls.find_place(shadow.tracee, _STUB_BYTES)
+    place = _place(shadow)
     return tuple(whole_pages([shadow.rseq_area(), (place.start, place.end)]))
+
+
+def _place(shadow: Shadow) -> UnusedBytes:
+    """Where the shadow is made to call: in the vDSO, which is no part of the program, or else anywhere."""
+    kernel = [m for m in mappings(shadow.pid) if m.path == "[vdso]"]
+    try:
+        return remote_calls.find_place(shadow.tracee, _STUB_BYTES, kernel)
+    except Rejected:
+        return remote_calls.find_place(shadow.tracee, _STUB_BYTES)
 
 
 def touched_pages(shadow: Shadow, spared: Sequence[Interval], runs: Sequence[Callable[[Shadow], object]]) -> set[int]:
@@ -36,8 +45,7 @@ def touched_pages(shadow: Shadow, spared: Sequence[Interval], runs: Sequence[Cal
     A run that ends otherwise (a system call, too much time) ends all. Raises ``Rejected`` where the shadow cannot be
     prepared.
     """
-    place = remote_calls.find_place(shadow.tracee, _STUB_BYTES)
-    maps = mappings(shadow.pid)
+    place, maps = _place(shadow), mappings(shadow.pid)
     open_to_all = union((*spared, *always_accessible(shadow)))
     closed = [(low, high) for m in maps if m.readable and not m.path.startswith("[v")
               for low, high in without((m.start, m.end), open_to_all)]

@@ -39,7 +39,7 @@ from runtime.target.ptrace import TargetEnded
 from runtime.trial.agreement import own_memory
 from runtime.trial.shadow import Shadow, ShadowStopped, copies_of
 from runtime.trial.timing import write_code
-from runtime.trial.touched_pages import Interval, always_accessible, touched_pages, whole_pages, without
+from runtime.trial.touched_pages import Interval, always_accessible, touched_pages, union, whole_pages, without
 from runtime.trial.trial import Measurement, live_values
 
 if TYPE_CHECKING:
@@ -120,8 +120,9 @@ def taken(process: Process, trial: Trial, limit: int, why: str) -> Snapshot:
     known = whole_pages((*notes.read, *_known(versions[0], values, shadow, code), *always_accessible(shadow)))
     _check(known, limit)
     touched = _touched(shadow, versions, code, [*known, *own])
+    kernel = [(m.start, m.end) for m in maps if m.path.startswith("[v")]
     pages = [part for low, high in whole_pages((*known, *((p, p + PAGE) for p in touched)))
-             for part in without((low, high), own)]
+             for part in without((low, high), union((*own, *kernel)))]
     _check(pages, limit)
     blanked = _arguments(shadow, maps)
     nest = Nest(code.site.function, os.path.basename(code.site.path), code.loop.header, code.site.bias, code.site.text,
