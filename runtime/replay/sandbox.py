@@ -39,6 +39,7 @@ SPARE_BYTES = 1 << 30  # of address space, besides the pages: for a version, and
 PROCESSOR_SECONDS = 600  # after which the kernel ends the child, whatever memopt does
 MOST_SCRATCH = 256 << 20  # bytes of a version, whose sizes a snapshot tells
 _STEP = 1 << 16
+_STANDARD_ERROR = 2
 _BATCH = 2
 _PRIVATE_ANONYMOUS, _FIXED_NOREPLACE = 0x22, 0x100000
 _ACCESS = {"r": 1, "w": 2, "x": 4}
@@ -93,13 +94,22 @@ def _spawned(base: int) -> int:
         try:
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700), "wb") as file:
                 file.write(_program(base))
-            nothing = [(os.POSIX_SPAWN_OPEN, number, "/dev/null", os.O_RDWR, 0) for number in range(3)]
-            return os.posix_spawn(path, ["memopt-replay"], {}, file_actions=nothing)
+            return os.posix_spawn(path, ["memopt-replay"], {}, file_actions=list(_no_files()))
         except OSError as error:
             raise SnapshotError(f"no child can be started to run it: {error.strerror}") from error
         finally:
             with suppress(OSError):
                 os.unlink(path)
+
+
+def _no_files() -> Iterator[tuple[int, ...] | tuple[int, int, str, int, int]]:
+    """What leaves the child no file of memopt's, nor one that memopt has inherited."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the folder itself, which is closed by now
+            if int(name) > _STANDARD_ERROR and os.get_inheritable(int(name)):
+                yield os.POSIX_SPAWN_CLOSE, int(name)
+    for number in range(_STANDARD_ERROR + 1):
+        yield os.POSIX_SPAWN_OPEN, number, "/dev/null", os.O_RDWR, 0
 
 
 def _limit(pid: int, size: int) -> None:

@@ -77,9 +77,9 @@ class Keeper:
             snapshot = taken(self.process, trial, self.options.limit, why)
             size = write(path, snapshot)
         except (Rejected, ShadowStopped, TargetEnded, SnapshotError, OSError) as error:
-            self.wanted = f"{name}: {error}"
-            if self.options.snapshot is None:
-                say(f"no snapshot of {self.wanted}")
+            if self.wanted != (failed := f"{name}: {error}"):
+                say(f"no snapshot of {failed}")
+            self.wanted = failed
             return
         self.written = True
         what = "" if self.options.snapshot else ", whose new code gave other results in a trial"
