@@ -20,7 +20,7 @@ from memopt import __version__
 from memopt.arguments import profile_path
 from memopt.console import say
 from memopt.ir.isa import Isa
-from memopt.options import PRINTABLE, Options, ProfileMode
+from memopt.options import PRINTABLE, Keeping, Options, ProfileMode
 
 _USAGE = 2
 _FAILED = 1
@@ -78,7 +78,8 @@ def _exec(arguments: tuple[str, ...], on_mismatch: str | None, **common: Any) ->
     """
     if on_mismatch is not None and common["no_shadow"]:
         raise click.UsageError("--on-mismatch needs the trials that --no-shadow leaves out")
-    return _options(arguments=arguments, on_mismatch=_snapshot_path("--on-mismatch", on_mismatch), **common)
+    asked = None if on_mismatch is None else Keeping(_snapshot_path("--on-mismatch", on_mismatch), mismatch=True)
+    return _options(arguments=arguments, snapshot=asked, **common)
 
 
 @_memopt.command("attach")
@@ -173,8 +174,9 @@ def _snapshot(arguments: tuple[str, ...], output: str, loop: str, limit: int, is
     FILE holds what memopt replay needs to run the nest again, and so memory of the program: whatever it computes with,
     but neither its arguments nor its environment.
     """
-    return Options(arguments=arguments, snapshot=_snapshot_path("-o", output), nest=loop, limit=limit << 20,
-                   isa=None if isa is None else Isa(isa), quiet=quiet, dry_run=True)
+    asked = Keeping(_snapshot_path("-o", output), nest=loop, limit=limit << 20)
+    return Options(arguments=arguments, snapshot=asked, isa=None if isa is None else Isa(isa), quiet=quiet,
+                   dry_run=True)
 
 
 @_memopt.command("replay")
@@ -194,14 +196,15 @@ def _replay(file: str, plan: str | None, isa: str | None, fp: Literal["exact", "
     Says for each version whether it computes the same bytes, and how fast. The code runs in a process that can make no
     system call. The exit code is 0 if all agree.
     """
-    from memopt.session.driver import replay
+    from memopt.snapshots.file import read
     from memopt.snapshots.form import SnapshotError
 
+    text, agreed = None if plan is None else _text_of(plan), True
     try:
-        text = None if plan is None else _text_of(plan)
-        lines = replay(file, limit << 20, text, None if isa is None else Isa(isa), fp, seconds)
-        agreed = True
-        for same, line in lines:
+        snapshot = read(file, limit << 20)
+        from memopt.session.driver import replay
+
+        for same, line in replay(snapshot, text, None if isa is None else Isa(isa), fp, seconds):
             click.echo(line)
             agreed &= same
     except SnapshotError as error:
@@ -221,10 +224,8 @@ def _text_of(path: str) -> str:
         raise click.UsageError(f"--plan {path}: it cannot be read; name a file with a plan") from error
 
 
-def _snapshot_path(option: str, path: str | None) -> str | None:
+def _snapshot_path(option: str, path: str) -> str:
     """The absolute path of a snapshot to write: a new file beside ``path`` takes its place. Raises ``UsageError``."""
-    if path is None:
-        return None
     if os.path.exists(path) and not os.path.isfile(path):
         raise click.UsageError(f"{option} {path}: it is no regular file; name another one")
     _writable(option, path)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from memopt.ir.isa import Isa
     from memopt.options import FloatingPoint, Options
     from memopt.session.watching.launched import Session
+    from memopt.snapshots.form import Snapshot
     from runtime.launch.launch import Target
     from runtime.sampling.samples import Sample
 
@@ -68,22 +69,18 @@ def run(options: Options, started: tuple[Target, Events] | None = None) -> int:
     return session.watch() if note is None else session.leave_alone(note)
 
 
-def replay(path: str, limit: int, plan: str | None, isa: Isa | None, fp: FloatingPoint,
+def replay(snapshot: Snapshot, plan: str | None, isa: Isa | None, fp: FloatingPoint,
            seconds: float) -> Iterator[tuple[bool, str]]:
     """``memopt replay``: lines for the user, each with whether all is well so far as it says. ``plan``: its text.
 
     Raises ``SnapshotError``."""
     gc.set_threshold(*_COLLECTIONS)
-    from memopt.snapshots.file import read
-    from memopt.snapshots.form import SnapshotError
-
-    snapshot = read(path, limit)
-
     from memopt.ir.cursor import ParseError
     from memopt.ir.parse import parse_plan
     from memopt.ir.plan import NestPlan
     from memopt.session.snapshotting.replaying import Asked
     from memopt.session.snapshotting.replaying import replay as replayed
+    from memopt.snapshots.form import SnapshotError
 
     try:
         found = None if plan is None else parse_plan(plan)

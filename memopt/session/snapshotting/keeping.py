@@ -43,7 +43,7 @@ from runtime.trial.touched_pages import Interval, always_accessible, touched_pag
 from runtime.trial.trial import Measurement, live_values
 
 if TYPE_CHECKING:
-    from memopt.options import Options
+    from memopt.options import Keeping
     from memopt.session.replacing.validation import Trial
 
 ASKED = "asked for"
@@ -57,7 +57,7 @@ class Keeper:
     """Called after each trial of a process; writes at most one snapshot. ``wanted``: the last reason why there is none.
     """
 
-    options: Options
+    asked: Keeping
     process: Process | None = None
     written: bool = False
     wanted: str = "no hot nest was met that memopt would replace"
@@ -68,13 +68,12 @@ class Keeper:
         return self.process
 
     def __call__(self, trial: Trial) -> None:
-        path = self.options.snapshot or self.options.on_mismatch
-        why = self._why(trial)
-        if self.written or path is None or why is None or self.process is None:
+        why, path = self._why(trial), self.asked.path
+        if self.written or why is None or self.process is None:
             return
         name = trial.code.site.function or f"{trial.code.loop.header:#x}"
         try:
-            snapshot = taken(self.process, trial, self.options.limit, why)
+            snapshot = taken(self.process, trial, self.asked.limit, why)
             size = write(path, snapshot)
         except (Rejected, ShadowStopped, TargetEnded, SnapshotError, OSError) as error:
             if self.wanted != (failed := f"{name}: {error}"):
@@ -82,15 +81,15 @@ class Keeper:
             self.wanted = failed
             return
         self.written = True
-        what = "" if self.options.snapshot else ", whose new code gave other results in a trial"
+        what = "" if not self.asked.mismatch else ", whose new code gave other results in a trial"
         say(f"snapshot of {name}{what}: {path}, {-(-size >> 10)} KiB; it holds memory of the program (memopt replay)")
 
     def _why(self, trial: Trial) -> str | None:
         """The reason to keep the nest of ``trial``; None if there is none."""
-        if self.options.snapshot is None:
+        if self.asked.mismatch:
             return next((f"mismatch: {r.detail}" for r in trial.results
                          if isinstance(r, Rejected) and r.reason is Reason.SHADOW_MISMATCH), None)
-        if not any(isinstance(r, Measurement) for r in trial.results) or not _meant(self.options.nest, trial.code):
+        if not any(isinstance(r, Measurement) for r in trial.results) or not _meant(self.asked.nest, trial.code):
             return None
         return ASKED
 

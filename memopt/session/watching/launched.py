@@ -144,10 +144,10 @@ class Session:
         from memopt.session.replacing.process import Process
 
         process = Process(self.target.pid, self.options, self.attached, self.target.started)
-        if self.options.snapshot or self.options.on_mismatch:
+        if self.options.snapshot is not None:
             from memopt.session.snapshotting.keeping import Keeper
 
-            self.keeper = Keeper(self.options)
+            self.keeper = Keeper(self.options.snapshot)
             process = self.keeper.of(process)
         return Improver(process, self.worker)
 
@@ -199,7 +199,8 @@ class Session:
 
     def _with_snapshot(self, value: int) -> int:
         """The exit value ``value`` of the program; 1 in place of 0 where a snapshot was to be written, and is not."""
-        if self.options.snapshot is None or (self.keeper is not None and self.keeper.written):
+        asked = self.options.snapshot
+        if asked is None or asked.mismatch or (self.keeper is not None and self.keeper.written):
             return value
         why = self.keeper.wanted if self.keeper is not None else "the program ended too early"
         say(f"no snapshot was written: {why}")

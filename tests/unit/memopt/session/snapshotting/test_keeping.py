@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memopt.ir.reasons import Reason, Rejected
-from memopt.options import Options
+from memopt.options import Keeping
 from memopt.session.snapshotting import keeping
 from memopt.session.snapshotting.keeping import Keeper
 from memopt.snapshots.file import read
@@ -41,7 +41,7 @@ def reasons(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def keeper(**options: Any) -> Keeper:
-    return Keeper(Options(**options), process=SimpleNamespace())  # type: ignore[arg-type]
+    return Keeper(Keeping(**options), process=SimpleNamespace())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("nest", "kept"), [
@@ -50,7 +50,7 @@ def keeper(**options: Any) -> Keeper:
 ])
 def test_the_nest_that_is_meant(nest: str, kept: bool, tmp_path: Path, reasons: list[str]) -> None:
     path = str(tmp_path / "file")
-    asked = keeper(snapshot=path, nest=nest)
+    asked = keeper(path=path, nest=nest)
     asked(trial(FASTER))
     assert asked.written is kept
     assert reasons == (["asked for"] if kept else [])
@@ -60,7 +60,7 @@ def test_the_nest_that_is_meant(nest: str, kept: bool, tmp_path: Path, reasons: 
 
 def test_the_first_nest_is_kept_and_no_other(tmp_path: Path, reasons: list[str],
                                              capfd: pytest.CaptureFixture[str]) -> None:
-    asked = keeper(snapshot=str(tmp_path / "file"))
+    asked = keeper(path=str(tmp_path / "file"))
     asked(trial(Rejected(Reason.NOT_FASTER)))
     assert not asked.written
     asked(trial(FASTER))
@@ -70,7 +70,7 @@ def test_the_first_nest_is_kept_and_no_other(tmp_path: Path, reasons: list[str],
 
 
 def test_only_a_mismatch_is_kept(tmp_path: Path, reasons: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    asked = keeper(on_mismatch=str(tmp_path / "file"))
+    asked = keeper(path=str(tmp_path / "file"), mismatch=True)
     asked(trial(FASTER, Rejected(Reason.NOT_FASTER)))
     assert reasons == []
     asked(trial(FASTER, DIFFERENT))
@@ -80,7 +80,7 @@ def test_only_a_mismatch_is_kept(tmp_path: Path, reasons: list[str], capfd: pyte
 
 def test_a_reason_against_it_is_said_once(tmp_path: Path, reasons: list[str],
                                           capfd: pytest.CaptureFixture[str]) -> None:
-    asked = keeper(snapshot=str(tmp_path / "file"), limit=1)
+    asked = keeper(path=str(tmp_path / "file"), limit=1)
     asked(trial(FASTER))
     asked(trial(FASTER))
     assert len(reasons) == 2
