@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 
 from runtime.launch.identify import identify
 from runtime.launch.launch import launch_prepared, release_inherited_files
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from runtime.sampling.samples import Sample
 
 
+_ADDRESS_SPACE = 6 << 30  # bytes, for a replay; its parts map 2 GiB
+_COPIES = 8  # of the pages of a snapshot that a replay holds at a time, at most
 _COLLECTIONS = (20_000, 20, 20)  # gc's defaults take a twelfth of the time of a decision, a fifth of an exact profile's
 
 
@@ -75,6 +78,9 @@ def replay(snapshot: Snapshot, plan: str | None, isa: Isa | None, fp: FloatingPo
 
     Raises ``SnapshotError``."""
     gc.set_threshold(*_COLLECTIONS)
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    own = _ADDRESS_SPACE + _COPIES * snapshot.size  # anybody may have written the file
+    resource.setrlimit(resource.RLIMIT_AS, (own if most == resource.RLIM_INFINITY else min(own, most), most))
     from memopt.ir.cursor import ParseError
     from memopt.ir.parse import parse_plan
     from memopt.ir.plan import NestPlan

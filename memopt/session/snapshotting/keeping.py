@@ -54,26 +54,25 @@ _ARGUMENTS, _STAT_FIRST = 48, 3  # numbers of fields in /proc/PID/stat (proc_pid
 
 @dataclass
 class Keeper:
-    """Called after each trial of a process; writes at most one snapshot. ``wanted``: the last reason why there is none.
-    """
+    """Looks at the trials of one or several processes; writes at most one snapshot. ``wanted``: the last reason why
+    there is none."""
 
     asked: Keeping
-    process: Process | None = None
     written: bool = False
     wanted: str = "no hot nest was met that memopt would replace"
 
     def of(self, process: Process) -> Process:
         """``process``, whose trials are looked at."""
-        self.process = replace(process, after_trial=self)
-        return self.process
+        return replace(process, after_trial=functools.partial(self.keep, process))
 
-    def __call__(self, trial: Trial) -> None:
+    def keep(self, process: Process, trial: Trial) -> None:
+        """Write the snapshot after ``trial``, if it is the one that was asked for."""
         why, path = self._why(trial), self.asked.path
-        if self.written or why is None or self.process is None:
+        if self.written or why is None:
             return
         name = trial.code.site.function or f"{trial.code.loop.header:#x}"
         try:
-            snapshot = taken(self.process, trial, self.asked.limit, why)
+            snapshot = taken(process, trial, self.asked.limit, why)
             size = write(path, snapshot)
         except (Rejected, ShadowStopped, TargetEnded, SnapshotError, OSError) as error:
             if self.wanted != (failed := f"{name}: {error}"):
@@ -92,6 +91,12 @@ class Keeper:
         if not any(isinstance(r, Measurement) for r in trial.results) or not _meant(self.asked.nest, trial.code):
             return None
         return ASKED
+
+
+@functools.cache
+def keeper_of(asked: Keeping) -> Keeper:
+    """The one keeper of this run, for all processes that it looks after."""
+    return Keeper(asked)
 
 
 def _meant(nest: str, code: LoopCode) -> bool:

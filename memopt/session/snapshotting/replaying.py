@@ -105,8 +105,9 @@ def replay(snapshot: Snapshot, asked: Asked) -> Iterator[Ran]:
             if all(plan.isa is Isa.SSE2 for _, plan in candidates):
                 machine = replace(made.process.machine(), xcr0=0)
                 process = replace(made.process, machine=lambda: machine)
+                native = _pages_after(made, versions[0], few)
                 for version in generate_versions(process, made.region, candidates, placement, made.displaced.code):
-                    yield emulated(snapshot, version, few, asked.seconds)
+                    yield emulated(snapshot, version, few, asked.seconds, native)
     except Rejected as rejected:
         raise SnapshotError(f"the nest cannot be replayed: {rejected}") from rejected
     except ShadowStopped as stopped:
@@ -179,6 +180,17 @@ def _compared(made: _Replay, version: CompiledRegion, iterations: int) -> Ran:
 def _times(original: Shadow, other: Shadow, version: CompiledRegion, iterations: int, limit: float) -> _Times:
     return (run_original(original, version, 0, limit), run_original(original, version, iterations, limit),
             run_version(other, version, iterations))
+
+
+def _pages_after(made: _Replay, version: CompiledRegion, iterations: int) -> dict[int, bytes]:
+    """The pages behind ``iterations`` of the original, and those that a version leaves to it."""
+    with copies_of(made.shadow, 1) as (copy,):
+        copy.given_up = made.shadow.given_up
+        write_code(copy, version)
+        run_original(copy, version, iterations, made.asked.seconds)
+        copy.run_to(made.region.header, made.asked.seconds,
+                    hits=made.region.original_iterations * made.region.period)
+        return {p.start: copy.read(p.start, len(p.content)) for p in made.snapshot.pages}
 
 
 def _again(made: _Replay, version: CompiledRegion, original: Shadow, other: Shadow,

@@ -145,9 +145,9 @@ class Session:
 
         process = Process(self.target.pid, self.options, self.attached, self.target.started)
         if self.options.snapshot is not None:
-            from memopt.session.snapshotting.keeping import Keeper
+            from memopt.session.snapshotting.keeping import keeper_of
 
-            self.keeper = Keeper(self.options.snapshot)
+            self.keeper = keeper_of(self.options.snapshot)
             process = self.keeper.of(process)
         return Improver(process, self.worker)
 

@@ -15,6 +15,7 @@ from memopt.snapshots.form import SnapshotError
 from runtime.trial.trial import Measurement
 from tests.support.sample_snapshot import SNAPSHOT
 
+PROCESS: Any = SimpleNamespace()
 FASTER = Measurement(2.0, 1.0, 10)
 DIFFERENT = Rejected(Reason.SHADOW_MISMATCH, "at least 1 words differ")
 
@@ -41,7 +42,7 @@ def reasons(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def keeper(**options: Any) -> Keeper:
-    return Keeper(Keeping(**options), process=SimpleNamespace())  # type: ignore[arg-type]
+    return Keeper(Keeping(**options))
 
 
 @pytest.mark.parametrize(("nest", "kept"), [
@@ -51,7 +52,7 @@ def keeper(**options: Any) -> Keeper:
 def test_the_nest_that_is_meant(nest: str, kept: bool, tmp_path: Path, reasons: list[str]) -> None:
     path = str(tmp_path / "file")
     asked = keeper(path=path, nest=nest)
-    asked(trial(FASTER))
+    asked.keep(PROCESS, trial(FASTER))
     assert asked.written is kept
     assert reasons == (["asked for"] if kept else [])
     if kept:
@@ -61,19 +62,19 @@ def test_the_nest_that_is_meant(nest: str, kept: bool, tmp_path: Path, reasons: 
 def test_the_first_nest_is_kept_and_no_other(tmp_path: Path, reasons: list[str],
                                              capfd: pytest.CaptureFixture[str]) -> None:
     asked = keeper(path=str(tmp_path / "file"))
-    asked(trial(Rejected(Reason.NOT_FASTER)))
+    asked.keep(PROCESS, trial(Rejected(Reason.NOT_FASTER)))
     assert not asked.written
-    asked(trial(FASTER))
-    asked(trial(FASTER))
+    asked.keep(PROCESS, trial(FASTER))
+    asked.keep(PROCESS, trial(FASTER))
     assert len(reasons) == 1
     assert capfd.readouterr().err.count("snapshot of multiply: ") == 1
 
 
 def test_only_a_mismatch_is_kept(tmp_path: Path, reasons: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     asked = keeper(path=str(tmp_path / "file"), mismatch=True)
-    asked(trial(FASTER, Rejected(Reason.NOT_FASTER)))
+    asked.keep(PROCESS, trial(FASTER, Rejected(Reason.NOT_FASTER)))
     assert reasons == []
-    asked(trial(FASTER, DIFFERENT))
+    asked.keep(PROCESS, trial(FASTER, DIFFERENT))
     assert reasons == ["mismatch: at least 1 words differ"]
     assert "whose new code gave other results in a trial" in capfd.readouterr().err
 
@@ -81,8 +82,8 @@ def test_only_a_mismatch_is_kept(tmp_path: Path, reasons: list[str], capfd: pyte
 def test_a_reason_against_it_is_said_once(tmp_path: Path, reasons: list[str],
                                           capfd: pytest.CaptureFixture[str]) -> None:
     asked = keeper(path=str(tmp_path / "file"), limit=1)
-    asked(trial(FASTER))
-    asked(trial(FASTER))
+    asked.keep(PROCESS, trial(FASTER))
+    asked.keep(PROCESS, trial(FASTER))
     assert len(reasons) == 2
     assert asked.wanted == "multiply: too large"
     assert capfd.readouterr().err == "memopt: no snapshot of multiply: too large\n"
