@@ -61,6 +61,20 @@ def test_a_nest_is_kept_and_runs_again(build: Build, tmp_path: Path, case: str) 
     agree(snapshot)
 
 
+@pytest.mark.long
+def test_a_nest_with_library_functions_runs_again(build: Build, tmp_path: Path) -> None:
+    """Their code and tables are touched, and their names are known, without the library."""
+    path = tmp_path / "nest.snapshot"
+    program = build("functions.c", "-DFUNCTION(x)=exp(-0.125*(x))", "-fno-builtin", "-Wl,--no-as-needed", "-lm")
+    run([*memopt_command(), "snapshot", "-o", path, "--", program, "61", FOREVER], path)
+    snapshot = read(str(path))
+    assert list(snapshot.symbols.slots.values()) == ["exp"]
+    assert snapshot.symbols.exports == ("libm.so.6:exp",)
+    library = [m for m in snapshot.ranges if m.name == "libm.so.6"]
+    assert any(library[0].start <= p.start < library[-1].end for p in snapshot.pages)
+    agree(snapshot)
+
+
 def test_a_nest_above_the_limit_is_not_kept(build: Build, tmp_path: Path) -> None:
     command = [*memopt_command(), "snapshot", "--limit", "1", "-o", tmp_path / "nest.snapshot", "--",
                build("one_product.c"), "1500"]

@@ -66,7 +66,8 @@ class Keeper:
         return replace(process, after_trial=functools.partial(self.keep, process))
 
     def keep(self, process: Process, trial: Trial) -> None:
-        """Write the snapshot after ``trial``, if it is the one that was asked for."""
+        """Write the snapshot after ``trial``, if it is the one that was asked for. Where the nest cannot be kept at this
+        entry, but perhaps at another, raises Rejected(SHADOW_INCONCLUSIVE), after which there is another trial."""
         why, path = self._why(trial), self.asked.path
         if self.written or why is None:
             return
@@ -78,6 +79,8 @@ class Keeper:
             if self.wanted != (failed := f"{name}: {error}"):
                 say(f"no snapshot of {failed}")
             self.wanted = failed
+            if not self.asked.mismatch and isinstance(error, Rejected | ShadowStopped):
+                raise Rejected(Reason.SHADOW_INCONCLUSIVE, "for a snapshot") from error
             return
         self.written = True
         what = "" if not self.asked.mismatch else ", whose new code gave other results in a trial"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,8 @@ from memopt.options import Keeping
 from memopt.session.snapshotting import keeping
 from memopt.session.snapshotting.keeping import Keeper
 from memopt.snapshots.file import read
-from memopt.snapshots.form import SnapshotError
+from memopt.snapshots.form import PAGE, SnapshotError
+from runtime.target.memory import Mapping, Memory, mapping_at, mappings
 from runtime.trial.trial import Measurement
 from tests.support.sample_snapshot import SNAPSHOT
 
@@ -35,6 +37,8 @@ def reasons(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(why)
         if limit == 1:
             raise SnapshotError("too large")
+        if limit == 2:
+            raise Rejected(Reason.TOO_SHORT)
         return SNAPSHOT
 
     monkeypatch.setattr(keeping, "taken", taken)
@@ -87,3 +91,36 @@ def test_a_reason_against_it_is_said_once(tmp_path: Path, reasons: list[str],
     assert len(reasons) == 2
     assert asked.wanted == "multiply: too large"
     assert capfd.readouterr().err == "memopt: no snapshot of multiply: too large\n"
+
+
+def test_a_nest_that_cannot_be_kept_now_is_tried_again(tmp_path: Path, reasons: list[str]) -> None:
+    with pytest.raises(Rejected) as again:
+        keeper(path=str(tmp_path / "file"), limit=2).keep(PROCESS, trial(FASTER))
+    assert again.value.reason is Reason.SHADOW_INCONCLUSIVE
+    keeper(path=str(tmp_path / "file"), limit=2, mismatch=True).keep(PROCESS, trial(DIFFERENT))
+    assert len(reasons) == 2
+
+
+def test_arguments_and_environment_are_where_they_are_said_to_be() -> None:
+    maps = mappings(os.getpid())
+    low, high = keeping._arguments(SimpleNamespace(pid=os.getpid()), maps)  # type: ignore[arg-type]
+    memory = Memory(os.getpid())
+    found, before = memory.read(low, high - low), memory.read(low - 4096, 4096)
+    memory.close()
+    given = Path("/proc/self/cmdline").read_bytes() + Path("/proc/self/environ").read_bytes()
+    assert found.startswith(given)
+    assert given[:64] not in before
+    assert mapping_at(maps, high) is None
+
+
+def test_what_was_blanked_is_zero_and_code_is_the_original() -> None:
+    page = 0x7000_0000_0000
+    shadow: Any = SimpleNamespace(read=lambda _, size: b"\1" * size)
+    block = SimpleNamespace(code=b"\2" * 8)
+    code: Any = SimpleNamespace(site=SimpleNamespace(graph=SimpleNamespace(blocks={page + 16: block})))
+    maps = (Mapping(page, page + 3 * PAGE, "rw-", False, 0, "00:00", 0, "[stack]"),)
+    found, = keeping._contents(shadow, [(page, page + 2 * PAGE)], maps, code, (page + PAGE + 8, page + 3 * PAGE))
+    assert found.start == page
+    assert found.content == b"\1" * 16 + b"\2" * 8 + b"\1" * (PAGE - 16) + bytes(PAGE - 8)
+    with pytest.raises(SnapshotError, match="which the program got only now"):
+        list(keeping._contents(shadow, [(page, page + 4 * PAGE)], maps, code, (0, 1)))
