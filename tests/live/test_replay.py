@@ -138,7 +138,7 @@ def damaged(snapshot: Snapshot, drawn: random.Random) -> Snapshot:
         nest = dataclasses.replace(snapshot.nest, header=snapshot.nest.header + drawn.randrange(-64, 64))
         return dataclasses.replace(snapshot, nest=nest)
     pages = list(snapshot.pages)
-    number = next(n for n, p in enumerate(pages) if p.start <= snapshot.nest.header < p.end)
+    number = next((n for n, p in enumerate(pages) if p.start <= snapshot.nest.header < p.end), 0)
     content = bytearray(pages[number].content)
     at = snapshot.nest.header - pages[number].start + drawn.randrange(96)
     content[at % len(content)] ^= 1 << drawn.randrange(8)

@@ -66,8 +66,8 @@ class Keeper:
         return replace(process, after_trial=functools.partial(self.keep, process))
 
     def keep(self, process: Process, trial: Trial) -> None:
-        """Write the snapshot after ``trial``, if it is the one that was asked for. Where the nest cannot be kept at this
-        entry, but perhaps at another, raises Rejected(SHADOW_INCONCLUSIVE), after which there is another trial."""
+        """Write the snapshot after ``trial``, if it is the one that was asked for. Where the nest cannot be kept at
+        this entry, but perhaps at another, raises Rejected(SHADOW_INCONCLUSIVE), and there is another trial."""
         why, path = self._why(trial), self.asked.path
         if self.written or why is None:
             return
