@@ -18,8 +18,9 @@ import os
 import resource
 import signal
 import struct
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
 from memopt.ir.code import Placement
@@ -35,6 +36,7 @@ from runtime.target.remote_calls import Call
 from runtime.target.tracee import Tracee, attach
 from runtime.trial.shadow import Shadow
 
+STOP_SECONDS = 10.0  # for the child, which only waits, to stop: the machine may be busy
 SPARE_BYTES = 1 << 30  # of address space, besides the pages: for a version, and for what the kernel maps
 PROCESSOR_SECONDS = 600  # after which the kernel ends the child, whatever memopt does
 MOST_SCRATCH = 256 << 20  # bytes of a version, whose sizes a snapshot tells
@@ -54,19 +56,20 @@ def sandbox(snapshot: Snapshot) -> Iterator[Shadow]:
     """A confined shadow at the header of the nest, killed at the end of the block."""
     base = _free_address(snapshot)
     pid = _spawned(base)
-    try:
-        _limit(pid, snapshot.size)
-        tracee = attach(pid)
-        tracee.stop(10.0)
-        tracee.set_options(ptrace.OPTION_EXITKILL)
-        shadow = Shadow(tracee, 0, _origin(snapshot))
-        shadow.confined = True
-        _fill(tracee, snapshot, base)
-        yield shadow
-    except TargetEnded as ended:
-        raise SnapshotError("the child that was to run it was killed") from ended
-    finally:
-        _end(pid)
+    with ExitStack() as stack:
+        stack.callback(_end, pid)
+        try:
+            _limit(pid, snapshot.size)
+            tracee = attach(pid)
+            stack.callback(tracee.memory.close)
+            tracee.stop(STOP_SECONDS)
+            tracee.set_options(ptrace.OPTION_EXITKILL)
+            shadow = Shadow(tracee, 0, _origin(snapshot))
+            shadow.confined = True
+            _fill(tracee, snapshot, base)
+            yield shadow
+        except TargetEnded as ended:
+            raise SnapshotError("the child that was to run it was killed") from ended
 
 
 def _end(pid: int) -> None:
@@ -74,7 +77,7 @@ def _end(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
     with suppress(TargetEnded, ptrace.WaitTimeout):
         while True:
-            ptrace.wait(pid, 10.0)
+            ptrace.wait(pid, STOP_SECONDS)
 
 
 def _program(base: int) -> bytes:
@@ -90,10 +93,11 @@ def _program(base: int) -> bytes:
 def _spawned(base: int) -> int:
     """The child, which waits; it has neither files nor an environment."""
     with temporary_files_in("replay") as folder:
-        path = os.path.join(folder, f"child-{os.getpid()}")
+        descriptor, path = tempfile.mkstemp(prefix="child-", dir=folder)
         try:
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700), "wb") as file:
+            with open(descriptor, "wb") as file:
                 file.write(_program(base))
+            os.chmod(path, 0o700)
             return os.posix_spawn(path, ["memopt-replay"], {}, file_actions=list(_no_files()))
         except OSError as error:
             raise SnapshotError(f"no child can be started to run it: {error.strerror}") from error

@@ -38,11 +38,11 @@ class Kept:
 KEPT = (
     Kept("product", "product", "product", ("-O2",)),
     Kept("product-vectors", "product", "product", ("-O3",)),
-    Kept("stencil", "stencil", "stencil", ("-O2",)),
     Kept("triangle", "triangle", "triangle", ("-O2", "-no-pie")),
+    Kept("stencil", "stencil", "stencil", ("-O2",)),
+    Kept("payloads", "payloads", "payloads", ("-O2", "-fno-omit-frame-pointer")),
     Kept("branch", "branch", "branch", ("-O2",)),
     Kept("convert", "convert", "convert", ("-O3",)),
-    Kept("payloads", "payloads", "payloads", ("-O2", "-fno-omit-frame-pointer")),
 )
 
 

@@ -116,8 +116,7 @@ def _meant(nest: str, code: LoopCode) -> bool:
 def taken(process: Process, trial: Trial, limit: int, why: str) -> Snapshot:
     """The snapshot of the nest of ``trial``. Raises ``SnapshotError`` above ``limit`` bytes; ``Rejected`` where the
     nest cannot be lifted from it."""
-    shadow, code, notes = trial.shadow, trial.code, Notes()
-    versions = tuple(v for v, r in zip(trial.versions, trial.results, strict=True))
+    shadow, code, versions, notes = trial.shadow, trial.code, trial.versions, Notes()
     own = whole_pages(span for v in versions for span in own_memory(v.placement))
     maps = tuple(m for m in shadow.maps() if m.start < TOP and not m.path.startswith("/memfd:memopt"))
     noted = _noted_code(process, code, notes)
