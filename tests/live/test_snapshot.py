@@ -27,15 +27,16 @@ WRONG = (sys.executable, "-m", "tests.support.wrong_generator")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run(words: Sequence[str | Path], until: Path) -> str:
-    """Run memopt until the file ``until`` is there, or the program ends; what it wrote to standard error."""
-    with subprocess.Popen([*map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-                          env={**os.environ, "TOKEN": SECRET}) as running:
+def run(words: Sequence[str | Path], snapshot: Path) -> str:
+    """Run memopt until it says that ``snapshot`` is written, or the program ends; what it wrote to standard error."""
+    told = snapshot.with_suffix(".err")
+    with told.open("w") as file, subprocess.Popen([*map(str, words)], stdout=subprocess.DEVNULL, stderr=file, cwd=ROOT,
+                                                  env={**os.environ, "TOKEN": SECRET}) as running:
         end = time.monotonic() + PATIENCE
-        while running.poll() is None and not until.exists() and time.monotonic() < end:
+        while running.poll() is None and "snapshot of" not in told.read_text() and time.monotonic() < end:
             time.sleep(0.02)
         running.terminate()
-        return running.communicate()[1]
+    return told.read_text()
 
 
 def agree(snapshot: Snapshot) -> None:
