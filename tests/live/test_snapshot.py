@@ -76,6 +76,7 @@ def test_a_nest_with_library_functions_runs_again(build: Build, tmp_path: Path) 
     agree(snapshot)
 
 
+@pytest.mark.long
 def test_a_nest_above_the_limit_is_not_kept(build: Build, tmp_path: Path) -> None:
     command = [*memopt_command(), "snapshot", "--limit", "1", "-o", tmp_path / "nest.snapshot", "--",
                build("one_product.c"), "1500"]
