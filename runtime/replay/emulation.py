@@ -23,7 +23,9 @@ from memopt.x86.instructions import GENERAL
 _NUMBERS = {name: getattr(x86_const, f"UC_X86_REG_{name.upper()}") for name in (*GENERAL, "rip", "eflags", "fs_base",
                                                                                  "gs_base")}
 _XMM = [getattr(x86_const, f"UC_X86_REG_XMM{n}") for n in range(16)]
-_BLOCK_BYTES = 4096
+_ARITHMETIC_FLAGS = 0xCD5
+_VEX = (b"\xc4", b"\xc5", b"\x62")  # first bytes of VEX and EVEX (Intel SDM 2, 2.3 and 2.7)
+_BLOCK_BYTES = 4096  # of a basic block that are looked at: the emulator makes no longer ones
 
 
 class NotEmulated(Exception):
@@ -31,7 +33,7 @@ class NotEmulated(Exception):
 
 
 class Emulation:
-    """One copy of the snapshot in the emulator; ``values``: registers that are compared."""
+    """One copy of the snapshot in the emulator, which may run for ``seconds`` in all."""
 
     def __init__(self, snapshot: Snapshot, seconds: float) -> None:
         self._uc = Uc(UC_ARCH_X86, UC_MODE_64)
@@ -83,7 +85,7 @@ class Emulation:
     def registers(self) -> Mapping[str, int]:
         """General registers, arithmetic flags, vector registers and MXCSR."""
         found = {name: self._uc.reg_read(number) for name, number in _NUMBERS.items()}
-        found["eflags"] &= 0xCD5
+        found["eflags"] &= _ARITHMETIC_FLAGS
         found |= {f"xmm{n}": self._uc.reg_read(number) for n, number in enumerate(_XMM)}
         return found | {"mxcsr": self._uc.reg_read(x86_const.UC_X86_REG_MXCSR)}
 
@@ -119,6 +121,3 @@ class Emulation:
         if wide is not None:
             self._why = f"{wide.mnemonic} at {wide.address:#x} is not SSE2"
             uc.emu_stop()
-
-
-_VEX = (b"\xc4", b"\xc5", b"\x62")  # first bytes of VEX and EVEX (Intel SDM 2, 2.3 and 2.7)
