@@ -36,7 +36,7 @@ def main() -> NoReturn:
     from runtime.launch.limits import lift
 
     limited = lift()
-    if limited and (found is not None or (words[:1] in (["exec"], ["profile"]) and "--" in words)):
+    if limited and (found is not None or (words[:1] in (["exec"], ["profile"], ["snapshot"]) and "--" in words)):
         _say(limited)
         _leave(_go_on_natively(words[words.index("--") + 1:] if found is None else found[0]))
     if found is not None:

@@ -33,6 +33,17 @@ ProfileMode = Literal["sampled", "affine", "exact", "memory", "dependences", "va
 
 
 @dataclass(frozen=True, slots=True)
+class Keeping:
+    """Which nest is kept in a snapshot, the file ``path``: the first one whose trial finds a difference (``mismatch``),
+    or the hottest that would be replaced. ``nest``: a function or an address, "" for any; ``limit``: bytes of pages."""
+
+    path: str
+    mismatch: bool = False
+    nest: str = ""
+    limit: int = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """One run of memopt."""
 
@@ -46,6 +57,7 @@ class Options:
     shadow: bool = True  # a version is tried in copies of the process before it is installed
     isa: Isa | None = None  # None: the widest that the machine has
     print_after: tuple[str, ...] = ()  # names of PRINTABLE
+    snapshot: Keeping | None = None  # keep the inputs of a nest
     follow: bool = False  # improve the processes that the program starts, too
     report: str | None = None  # a path that can be opened for writing once, at the end; so is ``json``
     json: str | None = None

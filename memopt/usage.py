@@ -13,7 +13,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -21,7 +21,7 @@ from memopt import __version__
 from memopt.arguments import profile_path
 from memopt.console import say
 from memopt.ir.isa import Isa
-from memopt.options import PRINTABLE, Options, ProfileMode
+from memopt.options import PRINTABLE, Keeping, Options, ProfileMode
 
 _USAGE = 2
 _FAILED = 1
@@ -73,13 +73,18 @@ def _memopt() -> None:
 @click.option("--explain-promise", is_flag=True, is_eager=True, expose_value=False, callback=_explain,
               help="Say what memopt promises, and which programs may notice it all the same.")
 @click.option("--follow", is_flag=True, help="Also improve the processes that PROGRAM starts (scripts, mpirun).")
+@click.option("--on-mismatch", metavar="FILE",
+              help="Write a snapshot of the nest to FILE if a trial of new code finds other results.")
 @click.argument("arguments", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, required=True, type=click.UNPROCESSED)
-def _exec(arguments: tuple[str, ...], **common: Any) -> Options:
+def _exec(arguments: tuple[str, ...], on_mismatch: str | None, **common: Any) -> Options:
     """Run PROGRAM and speed up its hot loop nests.
 
     memopt replaces them by faster code while the program runs. The output stays the same.
     """
-    return _options(arguments=arguments, **common)
+    if on_mismatch is not None and common["no_shadow"]:
+        raise click.UsageError("--on-mismatch needs the trials that --no-shadow leaves out")
+    asked = None if on_mismatch is None else Keeping(_snapshot_path("--on-mismatch", on_mismatch), mismatch=True)
+    return _options(arguments=arguments, snapshot=asked, **common)
 
 
 @_memopt.command("attach")
@@ -154,6 +159,82 @@ def _profile(arguments: tuple[str, ...], output: str | None, exact: bool, no_eli
     return Options(arguments=arguments, profile=path, mode=mode, elide=not no_elision, reuse=reuse,
                    trace=_writable("--trace", trace), quiet=quiet, unhook=0 if exact and paths else unhook,
                    rehook=rehook, overhead=overhead)
+
+
+_limit = click.option("--limit", type=click.IntRange(1, 65536), default=64, show_default=True, metavar="MIB",
+                      help="The most memory that a snapshot may hold.")
+
+
+@_memopt.command("snapshot", context_settings={"allow_interspersed_args": False})
+@click.option("-o", "--output", metavar="FILE", required=True, help="Write the snapshot to FILE.")
+@click.option("--loop", metavar="ADDRESS|FUNCTION", default="",
+              help="Keep the nest at this address (0x...) or in this function.  [default: the hottest]")
+@_limit
+@click.option("--isa", type=click.Choice([isa.value for isa in Isa]), help="Instruction set of the new code.")
+@click.option("--quiet", is_flag=True, help="Write no report to standard error.")
+@click.argument("arguments", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, required=True, type=click.UNPROCESSED)
+def _snapshot(arguments: tuple[str, ...], output: str, loop: str, limit: int, isa: str | None, quiet: bool) -> Options:
+    """Run PROGRAM unchanged and keep the inputs of a hot loop nest.
+
+    FILE holds what memopt replay needs to run the nest again, and so memory of the program: whatever it computes with,
+    but neither its arguments nor its environment.
+    """
+    asked = Keeping(_snapshot_path("-o", output), nest=loop, limit=limit << 20)
+    return Options(arguments=arguments, snapshot=asked, isa=None if isa is None else Isa(isa), quiet=quiet,
+                   dry_run=True)
+
+
+@_memopt.command("replay")
+@click.option("--plan", metavar="FILE", help="Try the plan in FILE, in the text form of exec --print-after plan.")
+@click.option("--isa", type=click.Choice([isa.value for isa in Isa]),
+              help="Instruction set of the new code; sse2 runs in an emulator as well.")
+@click.option("--fp", type=click.Choice(["exact", "fast"]), default="exact", show_default=True,
+              help="As for exec: fast compares up to rounding.")
+@click.option("--seconds", type=click.FloatRange(0.1, 600), default=10.0, show_default=True, metavar="SECONDS",
+              help="How long the nest may run, about.")
+@_limit
+@click.argument("file")
+def _replay(file: str, plan: str | None, isa: str | None, fp: Literal["exact", "fast"], seconds: float,
+            limit: int) -> int:
+    """Run the nest in the snapshot FILE: the original and each version that memopt makes.
+
+    Says for each version whether it computes the same bytes, and how fast. The code runs in a process that can make no
+    system call. The exit code is 0 if all agree.
+    """
+    from memopt.snapshots.file import read
+    from memopt.snapshots.form import SnapshotError
+
+    text, agreed = None if plan is None else _text_of(plan), True
+    try:
+        snapshot = read(file, limit << 20)
+        from memopt.session.driver import replay
+
+        for same, line in replay(snapshot, text, None if isa is None else Isa(isa), fp, seconds):
+            click.echo(line)
+            agreed &= same
+    except SnapshotError as error:
+        say(f"{file}: {error}")
+        return _FAILED
+    except Exception as error:  # noqa: BLE001 - anybody may have written the file: the user must not see a traceback
+        say(f"{file}: it cannot be replayed: {' '.join(f'{type(error).__name__}: {error}'.split())}")
+        return _FAILED
+    return 0 if agreed else _FAILED
+
+
+def _text_of(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read(1 << 20)
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"--plan {path}: it cannot be read; name a file with a plan") from error
+
+
+def _snapshot_path(option: str, path: str) -> str:
+    """The absolute path of a snapshot to write: a new file beside ``path`` takes its place. Raises ``UsageError``."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise click.UsageError(f"{option} {path}: it is no regular file; name another one")
+    _writable(option, path)
+    return os.path.abspath(path)
 
 
 @_memopt.command("query")

@@ -25,6 +25,7 @@ from passes.context import UNKNOWN_TRIPS, Context
 from passes.contraction_schedule.base import plan_of
 from passes.contraction_schedule.distribution import distribute
 from passes.contraction_schedule.pipeline import PIPELINE, Observer, plan_nest, schedule
+from passes.legality.contractions import check
 from passes.legality.loops import check_loops, check_sequence
 from passes.loop_schedule.candidates import loop_plans
 from passes.loop_schedule.components import components
@@ -68,6 +69,22 @@ def plan_candidates(
     if not found:
         raise refusals[0] if refusals else Rejected(Reason.NO_PLAN)
     return tuple(found)
+
+
+def candidate_of(region: Region, plan: NestPlan) -> Candidate:
+    """``plan``, which a user gives, as a candidate for ``region``. Raises ``Rejected`` where it is for another nest, or
+    not legal."""
+    if len(plan.parts) == 1 and isinstance(loops := plan.parts[0], LoopPlan):
+        check_loops(region.scop, loops, facts=region.nonnegative)
+        return (_part(region, loops.statements),), plan
+    parts = distribute(region)
+    if len(parts) != len(plan.parts):
+        raise Rejected(Reason.NO_PLAN, f"the plan has {len(plan.parts)} parts, the nest {len(parts)}")
+    for part, each in zip(parts, plan.parts, strict=True):
+        if not isinstance(each, Plan):
+            raise Rejected(Reason.NO_PLAN, "the plan mixes contractions with other loops")
+        check(part.scop, each)
+    return parts, plan
 
 
 def _in_loops(region: Region, context: Context, refusals: list[Rejected]) -> Iterator[Candidate]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 
 from runtime.launch.identify import identify
 from runtime.launch.launch import launch_prepared, release_inherited_files
@@ -17,14 +18,18 @@ from runtime.sampling.perf_events import Events
 
 TYPE_CHECKING = False  # as in typing, which takes five milliseconds to import
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from memopt.options import Options
+    from memopt.ir.isa import Isa
+    from memopt.options import FloatingPoint, Options
     from memopt.session.watching.launched import Session
+    from memopt.snapshots.form import Snapshot
     from runtime.launch.launch import Target
     from runtime.sampling.samples import Sample
 
 
+_ADDRESS_SPACE = 6 << 30  # bytes, for a replay; its parts map 2 GiB
+_COPIES = 8  # of the pages of a snapshot that a replay holds at a time, at most
 _COLLECTIONS = (20_000, 20, 20)  # gc's defaults take a twelfth of the time of a decision, a fifth of an exact profile's
 
 
@@ -65,6 +70,30 @@ def run(options: Options, started: tuple[Target, Events] | None = None) -> int:
     sessions.append(session)
     note = target.executable.note
     return session.watch() if note is None else session.leave_alone(note)
+
+
+def replay(snapshot: Snapshot, plan: str | None, isa: Isa | None, fp: FloatingPoint,
+           seconds: float) -> Iterator[tuple[bool, str]]:
+    """``memopt replay``: lines for the user, each with whether all is well so far as it says. ``plan``: its text.
+
+    Raises ``SnapshotError``."""
+    gc.set_threshold(*_COLLECTIONS)
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    own = _ADDRESS_SPACE + _COPIES * snapshot.size  # anybody may have written the file
+    resource.setrlimit(resource.RLIMIT_AS, (own if most == resource.RLIM_INFINITY else min(own, most), most))
+    from memopt.ir.cursor import ParseError
+    from memopt.ir.parse import parse_plan
+    from memopt.ir.plan import NestPlan
+    from memopt.session.snapshotting.replaying import Asked
+    from memopt.session.snapshotting.replaying import replay as replayed
+    from memopt.snapshots.form import SnapshotError
+
+    try:
+        found = None if plan is None else parse_plan(plan)
+    except ParseError as error:
+        raise SnapshotError(f"the plan cannot be read: {error}") from error
+    whole = found if found is None or isinstance(found, NestPlan) else NestPlan((found,))
+    yield from replayed(snapshot, Asked(isa, whole, fp, seconds))
 
 
 def attach(options: Options) -> int:

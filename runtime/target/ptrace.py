@@ -224,6 +224,12 @@ def get_vector_state(tid: int) -> bytes:
     return buffer.raw[:size]
 
 
+def set_vector_state(tid: int, state: bytes) -> None:
+    """Set the XSAVE area of a stopped thread, all of it, in its standard form. Raises OSError for a state that the
+    processor does not accept."""
+    _regset(SETREGSET, tid, NT_X86_XSTATE, ctypes.create_string_buffer(state, len(state)))
+
+
 def get_event_message(tid: int) -> int:
     """The message of a ptrace event (PTRACE_GETEVENTMSG): after a fork or clone, the id of the new process."""
     value = ctypes.create_string_buffer(8)

@@ -199,6 +199,10 @@ class Tracee:
         """The XSAVE area of a stopped thread, by default of the main one."""
         return self._ask(tid or self.pid, ptrace.get_vector_state)
 
+    def set_vector_state(self, state: bytes) -> None:
+        """Set the XSAVE area of the stopped main thread. Raises OSError where the processor does not accept it."""
+        self._ask(self.pid, lambda thread: ptrace.set_vector_state(thread, state))
+
     def signal_mask(self) -> int:
         """The blocked signals of the main thread: bit n - 1 is signal n."""
         return self._ask(self.pid, ptrace.get_signal_mask)

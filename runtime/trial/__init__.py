@@ -9,10 +9,12 @@ otherwise left alone. A shadow makes no system call that others could notice, an
 - ``shadow``: forks a shadow, runs it to an address under PTRACE_SYSEMU, compares the memory of two shadows.
 - ``isolation``: takes descriptors, shared memory and the working directory from a new shadow.
 - ``trial``: runs a slice of the loop by the original and by each version, compares the states, judges the times.
+- ``agreement``: compares the states of two shadows after the same iterations.
+- ``touched_pages``: finds the pages that code accesses.
 - ``timing``: times iterations of the original and of a version in a shadow.
 - ``copy_cost``: estimates what a shadow costs the program, and says whether it is worth that yet.
 - ``memory_budget``: checks that shadows fit the free memory, cgroup limits included.
 
-Tested by: tests/unit/runtime/trial, one test file for each module; on real processes tests/live/test_shadow.py,
-``isolation`` in tests/live/test_copies.py.
+Tested by: tests/unit/runtime/trial, one test file for each module, ``agreement`` by test_trial.py; on real processes
+tests/live/test_shadow.py, ``isolation`` in tests/live/test_copies.py, ``touched_pages`` in tests/live/test_snapshot.py.
 """

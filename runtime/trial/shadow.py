@@ -141,6 +141,7 @@ def copies_of(shadow: Shadow, count: int) -> Iterator[tuple[Shadow, ...]]:
         with ExitStack() as stack:
             for _ in range(count):
                 copies.append(stack.enter_context(fork_shadow(shadow.tracee, 1 + count, shadow.origin)))
+                copies[-1].confined = shadow.confined
             yield tuple(copies)
     finally:
         with suppress(TargetEnded):
@@ -163,6 +164,7 @@ class Shadow:
 
     ``zombie``: the copy's process id as the target sees it, if the target must wait for it (``reap``), else 0.
     ``origin``: the memory map of the program when it was copied.
+    ``confined``: its code is not trusted, so that it may not make even harmless system calls; its copies are alike.
     ``given_up``: called now and then while the copy runs; if it returns True, the run ends as a timeout.
     ``spent``: processor seconds of all copies that were killed so far.
     """
@@ -173,6 +175,7 @@ class Shadow:
         self.tracee = tracee
         self.zombie = zombie
         self.origin = origin
+        self.confined = False
         self.given_up: Callable[[], bool] | None = None
 
     def __enter__(self) -> Shadow:
@@ -305,7 +308,9 @@ class Shadow:
             except WaitTimeout as error:
                 self.tracee.stop(10.0)
                 raise ShadowStopped(End.TIMEOUT, f"at {self.registers().rip:#x}") from error
-            call = self.registers().orig_rax if stop.kind is StopKind.SYSCALL and calls < _MOST_CALLS else None
+            # A confined copy may call by ``int 0x80``, where the same number is another call.
+            may_call = calls < _MOST_CALLS and not self.confined
+            call = self.registers().orig_rax if stop.kind is StopKind.SYSCALL and may_call else None
             calls += 1
             if call is not None and call != _SYS_RT_SIGRETURN:
                 limit = min(limit, self._processor_time() + _BEYOND_CALL_S)

@@ -19,18 +19,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.plan import NestPlan, Plan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import PROGRAM_COUNTER, Cell, Lane, LiveIn, Region, Register, admits
-from memopt.ir.scop import FLOATS, TRIPS, ElementType
+from memopt.ir.scop import TRIPS
 from memopt.models.work import Work
 from memopt.x86.frame import XMM_OFFSET, YMM_OFFSET
-from runtime.target.memory import PAGE, check_private
-from runtime.target.ptrace import Registers
-from runtime.trial.shadow import Shadow, ShadowStopped, compare
+from runtime.target.memory import check_private
+from runtime.trial.agreement import check_agreement, general_registers, own_memory
+from runtime.trial.shadow import Shadow, ShadowStopped
 from runtime.trial.timing import (
     COUNTED_SECONDS,
     ENTRY_SECONDS,
@@ -52,7 +52,6 @@ from runtime.trial.timing import (
     settle_pages,
     uncounted,
     write_code,
-    written,
 )
 
 AFFORDABLE_SECONDS = 0.06  # for iterations of the original in one trial, and again for timing a version
@@ -65,7 +64,6 @@ PASSING_SECONDS = 0.5  # for one of these entries
 LEAST_TIMED = 64  # with so many iterations the measured time decides, whatever a version does at its start
 GAIN = 1.03  # a version must be faster by this factor
 HOPELESS = 0.7  # or by this one, if it ran too few iterations to execute all of its code
-CLOSE = {ElementType.F64: 1e-10, ElementType.F32: 1e-3}  # error relative to the largest result under --fp fast
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +97,6 @@ def reach(shadow: Shadow, header: int, timeout_s: float = REACH_SECONDS) -> floa
         if stopped.fault is not None:
             check_private(shadow.maps(), stopped.fault, stopped.fault + 1, written=False)
         raise Rejected(Reason.NOT_REACHED, str(stopped)) from stopped
-
-
-def general_registers(registers: Registers) -> dict[str, int]:
-    """The sixteen general registers by name, as unsigned numbers."""
-    names = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
-    return {name: getattr(registers, name) for name in names}
 
 
 def vector_registers(shadow: Shadow) -> dict[str, bytes]:
@@ -178,7 +170,7 @@ def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], va
     first = versions[0][1]
     header, left = first.region.header, first.region.original_iterations
     try:
-        own = tuple(span for placement in (first.placement, *others) for span in _own(placement))
+        own = tuple(span for placement in (first.placement, *others) for span in own_memory(placement))
         work = Work(first.region.scop, values)
         own_pages(original, first, results(first.region, values, 1 + left))
         overhead = run_original(original, first, 0)
@@ -307,10 +299,7 @@ class _Reference:
         settle_pages(version, compiled, self.values, count + left + 1, [scratch])
         elapsed = self._timed(version, compiled, count)
         version.run_to(header, REACH_SECONDS, hits=left * compiled.region.period)
-        rounded = [] if self.exact else written(_floating(compiled.region), self.values)
-        ignored = [*self.own, *rounded, *_dead_cells(compiled.region, version)]
-        _agree(self.original, version, compiled.region.dead_registers, ignored, self.exact)
-        _check_close(self.original, version, _floating(compiled.region), rounded)
+        check_agreement(self.original, version, compiled, self.values, self.own, self.exact)
         affordable = max(LEAST_TIMED, int(AFFORDABLE_SECONDS * count / elapsed))
         enough = max(TIMED_ITERATIONS, count) if compiled.region.rollback is None else self.values[TRIPS]  # see _judged
         most = min(self.values[TRIPS] - left, ownable(compiled.region, self.values, 2 * count + enough))
@@ -367,60 +356,3 @@ def _least_gain(plan: NestPlan, original: Times, version: Times) -> float:
     if packed or min(original.seconds, version.seconds) < WARM_SECONDS:
         return 0.0
     return GAIN if version.run >= max(p.trial_iterations for p in plan.parts) else HOPELESS
-
-
-def _own(placement: Placement) -> tuple[tuple[int, int], ...]:
-    """The memory of a version, which does not belong to the program."""
-    return ((placement.code, placement.code + placement.code_size),
-            (placement.frame, placement.frame + placement.frame_size),
-            (placement.statistics, placement.statistics + PAGE),
-            (placement.scratch, placement.scratch + placement.scratch_size))
-
-
-def _dead_cells(region: Region, shadow: Shadow) -> list[tuple[int, int]]:
-    """The bytes ``[start, end)`` of the stack cells that nobody reads again."""
-    registers = general_registers(shadow.registers())
-    starts = [(registers[c.base] + c.displacement, c.width) for c in region.dead_stack_cells]
-    return [(start, start + width) for start, width in starts]
-
-
-def _floating(region: Region) -> Region:
-    """``region`` with its floating-point footprints only: these may differ by rounding, integers must be equal."""
-    return replace(region, footprints=tuple(
-        f for f in region.footprints if region.scop.array(f.array).element in FLOATS))
-
-
-def _check_close(original: Shadow, version: Shadow, region: Region, results: list[tuple[int, int]]) -> None:
-    """Check that the written arrays agree up to rounding, relative to their largest elements (``--fp fast``).
-
-    Raises ``Rejected(SHADOW_MISMATCH)``.
-    """
-    if not results:
-        return
-    import numpy
-
-    elements = [region.scop.array(f.array).element for f in region.footprints if f.written]
-    for (low, high), element in zip(results, elements, strict=False):
-        kind = numpy.float64 if element is ElementType.F64 else numpy.float32
-        ours, theirs = (numpy.frombuffer(s.read(low, high - low), kind) for s in (original, version))
-        with numpy.errstate(all="ignore"):
-            finite = numpy.isfinite(ours) & numpy.isfinite(theirs)
-            largest = float(numpy.abs(ours[finite]).max(initial=0.0))
-            error = float(numpy.abs(ours[finite] - theirs[finite]).max(initial=0.0))
-        if not numpy.array_equal(numpy.isfinite(ours), numpy.isfinite(theirs)) or error > CLOSE[element] * largest:
-            raise Rejected(Reason.SHADOW_MISMATCH, f"results differ by {error:.3g}, the largest value is {largest:.3g}")
-
-
-def _agree(original: Shadow, version: Shadow, dead: Collection[str], ignore: Sequence[tuple[int, int]],
-           exact: bool) -> None:
-    """Check that both shadows have equal registers and private memory, except ``dead`` registers and the intervals
-    ``ignore``; ``exact``: equal vector state, too. Raises ``Rejected(SHADOW_MISMATCH)``."""
-    ours, theirs = original.registers(), version.registers()
-    names = [n for n in Registers.__dataclass_fields__ if getattr(ours, n) != getattr(theirs, n) and n not in dead]
-    if names:
-        raise Rejected(Reason.SHADOW_MISMATCH, f"registers {', '.join(names)} differ")
-    if exact and original.vector_state() != version.vector_state():
-        raise Rejected(Reason.SHADOW_MISMATCH, "vector registers differ")
-    differences = compare(original, version, ignore)
-    if differences:
-        raise Rejected(Reason.SHADOW_MISMATCH, f"at least {len(differences)} words differ, first {differences[0]}")

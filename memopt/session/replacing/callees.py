@@ -3,8 +3,9 @@
 Example: ``call exp@plt`` jumps through a slot of the global offset table. The relocation of the slot names the symbol
 ``exp``, and the slot holds an address in libm.so.6, which exports it: the call is to libm's ``exp``.
 
-In: the process's memory, mappings and files. Out: a flow graph to inline, a ``LibraryFunction``, or None. Only libc and
-libm of glibc count as libraries. A guard of the version checks that the slot still holds the same address.
+In: the process's memory and mappings, and ``Linkage``, which reads its files. Out: a flow graph to inline, a
+``LibraryFunction``, or None. Only libc and libm of glibc count as libraries. A guard of the version checks that the
+slot still holds the same address.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from memopt.cfg.flowgraph import discover
 from memopt.cfg.inlining import is_small
@@ -32,16 +33,57 @@ _LIBRARIES = {name: re.compile(rf"{library}(\.so\.6|-2\.\d+\.so)")
               for names, library in (((*COPIES, *FILLS), "libc"), (FUNCTIONS, "libm")) for name in names}
 
 
+class Linkage(Protocol):
+    """The answers of a program's files, at run-time addresses."""
+
+    def symbol(self, slot: int) -> str:
+        """The symbol whose address the linker puts into ``slot``; "" where it is not known."""
+
+    def function(self, start: int) -> str:
+        """The name of the function that begins at ``start``; "" where it is not known."""
+
+    def exports(self, library: str, name: str) -> bool:
+        """Whether the file ``library`` exports the function ``name``."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileLinkage:
+    """The linkage of the executable or library ``path``, which is loaded at ``bias``."""
+
+    path: str
+    bias: int
+
+    def symbol(self, slot: int) -> str:
+        try:
+            with Image(self.path) as image:
+                return symbol_of_slot(image, slot - self.bias)
+        except (ElfError, OSError):
+            return ""
+
+    def function(self, start: int) -> str:
+        try:
+            with Image(self.path) as image:
+                known = Symbols(image).function_at(start - self.bias)
+        except (ElfError, OSError):
+            return ""
+        return known.name if known is not None and start == known.start + self.bias else ""
+
+    def exports(self, library: str, name: str) -> bool:
+        try:
+            with Image(library) as image:
+                return exports(image, name)
+        except (ElfError, OSError):
+            return False
+
+
 @dataclass(frozen=True, slots=True)
 class Callees:
-    """The calls of one executable mapping ``text`` in a process. ``path``: its file; link-time addresses plus ``bias``
-    are run-time addresses."""
+    """The calls of one executable mapping ``text`` in a process."""
 
     memory: Memory
     maps: tuple[Mapping, ...]
     text: tuple[int, int]
-    path: str
-    bias: int
+    linkage: Linkage
 
     def __call__(self, call: DecodedInstruction) -> Callee | None:
         """The callee, if it is known and small enough to be inlined, or has a model; else None."""
@@ -65,14 +107,9 @@ class Callees:
         if start is not None:
             stub = decode(self.memory.read_some(start, 16), start, 2)
             slot = next((rip_target(i) for i in stub if i.kind is Kind.INDIRECT), None)
-        try:
-            with Image(self.path) as image:
-                if slot is not None:
-                    return symbol_of_slot(image, slot - self.bias)
-                known = None if start is None else Symbols(image).function_at(start - self.bias)
-                return known.name if known is not None and start == known.start + self.bias else ""
-        except (ElfError, OSError):
-            return ""
+        if slot is not None:
+            return self.linkage.symbol(slot)
+        return "" if start is None else self.linkage.function(start)
 
     def _library(self, branch: DecodedInstruction) -> LibraryFunction | None:
         """The function whose address is in the slot that ``branch`` jumps or calls through. Raises
@@ -84,16 +121,11 @@ class Callees:
         home = mapping_at(self.maps, address)
         if home is None or not home.executable:
             return None
-        try:
-            with Image(self.path) as image:
-                name = symbol_of_slot(image, slot - self.bias)
-            if name not in _LIBRARIES:
-                return None
-            if self.text[0] <= address < self.text[1]:  # lazy binding (System V ABI, AMD64 supplement, 5.2)
-                raise Rejected(Reason.NOT_REACHED, f"{name} has not been called yet")
-            if not _LIBRARIES[name].fullmatch(os.path.basename(home.path)):
-                return None
-            with Image(home.path) as library:
-                return LibraryFunction(name, address, slot) if exports(library, name) else None
-        except (ElfError, OSError):
+        name = self.linkage.symbol(slot)
+        if name not in _LIBRARIES:
             return None
+        if self.text[0] <= address < self.text[1]:  # lazy binding (System V ABI, AMD64 supplement, 5.2)
+            raise Rejected(Reason.NOT_REACHED, f"{name} has not been called yet")
+        if not _LIBRARIES[name].fullmatch(os.path.basename(home.path)):
+            return None
+        return LibraryFunction(name, address, slot) if self.linkage.exports(home.path, name) else None

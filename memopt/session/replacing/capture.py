@@ -105,7 +105,8 @@ def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow
     from memopt.x86.instructions import GENERAL
     from runtime.target.eligibility import other_threads
     from runtime.target.memory import check_private
-    from runtime.trial.trial import admitted, general_registers, live_values, peek, vector_registers
+    from runtime.trial.agreement import general_registers
+    from runtime.trial.trial import admitted, live_values, peek, vector_registers
 
     site, loop = code.site, code.loop
     for other in line(history.aside):

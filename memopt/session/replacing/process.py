@@ -23,6 +23,7 @@ from runtime.trial.copy_cost import CopyBudget
 if TYPE_CHECKING:
     from memopt.machine.description import Machine
     from memopt.session.replacing.site import Ranges
+    from memopt.session.replacing.validation import Trial
     from runtime.target.tracee import Tracee
     from runtime.trial.shadow import Shadow
 
@@ -53,6 +54,7 @@ class Process:
     machine: Callable[[], Machine] = detected_machine  # a function, because detection takes its time
     verify: Callable[[], None] = lambda: None  # raises Rejected(ENDED) where ``pid`` is another process by now
     movable: bool = False  # loops are lifted so that their versions work wherever the program is loaded
+    after_trial: Callable[[Trial], None] | None = None  # called where the shadow of a trial still stands at the header
     unreaped: list[Shadow] = field(default_factory=list)  # dead copies that the process has not waited for yet
 
     @contextmanager

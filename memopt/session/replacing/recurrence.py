@@ -55,7 +55,8 @@ def entries_ahead(region: Region, exits: frozenset[int], shadow: Shadow) -> list
 
 
 def _sample(region: Region, shadow: Shadow) -> Sample:
-    from runtime.trial.trial import general_registers, live_values
+    from runtime.trial.agreement import general_registers
+    from runtime.trial.trial import live_values
 
     registers = general_registers(shadow.registers())
     signed = {r: (v + (1 << 63)) % (1 << 64) - (1 << 63) for r, v in registers.items()}

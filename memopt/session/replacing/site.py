@@ -9,10 +9,12 @@ were replaced, in the process or in its file, and a loop around a replaced one i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from collections.abc import Mapping as MappingOf
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 from memopt.cfg.flowgraph import flow_around
 from memopt.cfg.inlining import CallLinkage
@@ -28,6 +30,9 @@ from memopt.session.replacing.process import Process
 from runtime.patching.install import unpatched
 from runtime.target.memory import Mapping, Memory, mapping_at, mappings
 
+if TYPE_CHECKING:
+    from memopt.session.replacing.callees import Callees
+
 _ARITHMETIC = frozenset(("fadd", "fsub", "fmul", "fdiv", "fma", "fms", "fnma", "fnms", "fsqrt"))
 
 _PACKED = re.compile(r"v?(?:(?:add|sub|mul|div|min|max|sqrt|fn?m\w+)p[sd]|p(?:add|sub|mul|min|max)\w+) ([xyz])mm")
@@ -35,6 +40,8 @@ _REGISTER_BYTES = {"x": 16, "y": 32, "z": 64}
 
 _MOST_CALLS = 16  # of one function
 Ranges = tuple[tuple[int, int], ...]
+Opened = Callable[[], AbstractContextManager["Callees"]]
+"""The calls of a mapping, once they are needed: most loops call nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,7 @@ class Site:
     # may be the header of another candidate as well.
     views: MappingOf[Loop, LoopForest] = field(default_factory=dict)
     extent: tuple[int, int] | None = None  # of the function, from symbols or unwind tables
+    original: Original | None = None  # of a file that memopt has rewritten: the code as it was
 
     def code_at(self, address: int) -> Code | None:
         """Where the code at ``address`` is, for the report."""
@@ -118,14 +126,18 @@ def find_site(pid: int, address: int) -> Site:
     except (ElfError, OSError):
         pass  # code without a readable file: the flow graph is found from the address itself
     with unpatched(pid) as code:
-        return _site(mapping, bias, function, extent, address, code.read_some,
-                     {patch.address for patch in code.patches}, original)
+        return site_from(mapping, bias, function, extent, address, code.read_some,
+                         {patch.address for patch in code.patches}, original)
 
 
 def changed(pid: int, site: Site) -> bool:
     """Whether the code of ``site`` is another than when it was read: a plug-in was exchanged, or code was patched."""
     with unpatched(pid) as code:
-        return any(code.read_some(block.start, block.end - block.start) != b"".join(i.bytes for i in block.instructions)
+        def read(at: int, size: int) -> bytes:
+            found = code.read_some(at, size)
+            return found if site.original is None else site.original.restored(at, found)
+
+        return any(read(block.start, block.end - block.start) != b"".join(i.bytes for i in block.instructions)
                    for block in site.graph.blocks.values())
 
 
@@ -142,7 +154,7 @@ def site_in_file(mapping: Mapping, address: int) -> Site | None:
                 except ElfError:
                     return b""
 
-            return _site(mapping, bias, function, extent, address, read, set(), original_of(image, bias))
+            return site_from(mapping, bias, function, extent, address, read, set(), original_of(image, bias))
     except (ElfError, OSError, Rejected):
         return None
 
@@ -160,10 +172,10 @@ def _function(image: Image, mapping: Mapping, address: int) -> tuple[int, str, t
     return bias, known.shown if known.name else "", (known.start + bias, known.end + bias)
 
 
-def _site(mapping: Mapping, bias: int, function: str, extent: tuple[int, int] | None, address: int,
-          read: Callable[[int, int], bytes], replaced: set[int], original: Original | None = None) -> Site:
-    """``replaced``: headers of loops that were replaced. ``original``: of a rewritten file; the code of its versions
-    has no candidates."""
+def site_from(mapping: Mapping, bias: int, function: str, extent: tuple[int, int] | None, address: int,
+              read: Callable[[int, int], bytes], replaced: set[int], original: Original | None = None) -> Site:
+    """The code around ``address`` as ``read`` gives it. ``replaced``: headers of loops that were replaced.
+    ``original``: of a rewritten file; the code of its versions has no candidates."""
     graph = flow_around(read if original is None else lambda at, size: original.restored(at, read(at, size)), address,
                         (mapping.start, mapping.end), (extent,) if extent else ())
     forest = find_loops(graph)
@@ -174,7 +186,7 @@ def _site(mapping: Mapping, bias: int, function: str, extent: tuple[int, int] | 
     loops = tuple(x for x in loops if not x.blocks & replaced  # inside an instruction is no place to patch:
                   and not graph.blocks[x.header].repeats)
     return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops, views=views,
-                extent=extent)
+                extent=extent, original=original)
 
 
 def candidates(forest: LoopForest, address: int) -> tuple[tuple[Loop, ...], dict[Loop, LoopForest]]:
@@ -218,7 +230,19 @@ def calling(pid: int, site: Site) -> Site | None:
     return around if all(block is not None and block.start in inner for block in blocks) else None
 
 
-def isolated(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
+@contextmanager
+def callees_in(pid: int, site: Site) -> Iterator[Callees]:
+    """The calls of the mapping of ``site`` in the live process."""
+    from memopt.session.replacing.callees import Callees, FileLinkage
+
+    memory = Memory(pid)
+    try:
+        yield Callees(memory, tuple(mappings(pid)), site.text, FileLinkage(site.path, site.bias))
+    finally:
+        memory.close()
+
+
+def isolated(site: Site, loop: Loop, opened: Opened) -> tuple[Site, Loop]:
     """``loop``, and its site as seen from its header: with the functions that it calls inlined where possible, and
     without calls in exceptional iterations (memopt.cfg.cold_calls) where that is possible."""
     from memopt.cfg.cold_calls import calls_out, without_cold_calls
@@ -226,7 +250,7 @@ def isolated(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
     site = replace(site, forest=site.views.get(loop, site.forest))
     if not any(site.graph.blocks[b].kind is Kind.CALL for b in loop.blocks):
         return site, loop
-    site, loop = _joined(pid, site, loop)
+    site, loop = _joined(site, loop, opened)
     if not any(calls_out(site.graph.blocks[b]) for b in loop.blocks):
         return site, loop
     found = without_cold_calls(site.graph, loop)
@@ -242,38 +266,34 @@ def loop_code(process: Process, site: Site, loop: Loop) -> LoopCode:
         if not site.path.startswith("/") or site.path.startswith("/memfd:"):
             raise Rejected(Reason.NO_ROOM, "the code is in memory without a file, where a program may change it at any "
                                            "time, under the patch as well")
-        site, loop = isolated(process.pid, site, loop)
-        operations = screen(site, loop, movable=process.movable and site.bias != 0)
+        code = code_of(site, loop, lambda: callees_in(process.pid, site), movable=process.movable)
         check_process(process.pid)
-        roots = _roots(process.pid, site, loop, operations)
-    return LoopCode(site, loop, operations, roots)
+    return code
 
 
-def _roots(pid: int, site: Site, loop: Loop, operations: Callable[[int], Block]) -> frozenset[int]:
+def code_of(site: Site, loop: Loop, opened: Opened, *, movable: bool = False) -> LoopCode:
+    """``loop``, a candidate of ``site``, ready to be lifted; raises Rejected from the code alone. ``movable``: see
+    ``screen``."""
+    site, loop = isolated(site, loop, opened)
+    operations = screen(site, loop, movable=movable and site.bias != 0)
+    return LoopCode(site, loop, operations, _roots(site, loop, operations, opened))
+
+
+def _roots(site: Site, loop: Loop, operations: Callable[[int], Block], opened: Opened) -> frozenset[int]:
     from memopt.cfg.cold_calls import RETURNING, root_exits
-    from memopt.session.replacing.callees import Callees
 
     if not any(site.graph.blocks[t].kind is Kind.CALL for t in site.graph.blocks.keys() - loop.blocks):
         return frozenset()
-    memory = Memory(pid)
-    try:
-        callees = Callees(memory, (), site.text, site.path, site.bias)
+    with opened() as callees:
         return root_exits(site.graph, loop, operations, lambda call: callees.name(call) in RETURNING)
-    finally:
-        memory.close()
 
 
-def _joined(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
+def _joined(site: Site, loop: Loop, opened: Opened) -> tuple[Site, Loop]:
     """``loop`` with the functions it calls inlined; as it is where it is no loop any more then."""
     from memopt.cfg.inlining import inlined
-    from memopt.session.replacing.callees import Callees
 
-    memory = Memory(pid)
-    try:
-        graph, links = inlined(site.graph, loop.blocks,
-                               Callees(memory, tuple(mappings(pid)), site.text, site.path, site.bias))
-    finally:
-        memory.close()
+    with opened() as callees:
+        graph, links = inlined(site.graph, loop.blocks, callees)
     forest = find_loops(graph)
     found = next((x for x in forest.loops if x.header == loop.header), None)
     return (site, loop) if found is None else (replace(site, graph=graph, forest=forest, links=links), found)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from memopt.ir.reasons import Reason, Rejected
@@ -33,6 +34,17 @@ _Kept = TypeVar("_Kept")
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A trial that ran to its end: the loop, a shadow that stands at its header as before it, the versions with
+    their results. ``Process.after_trial`` gets it."""
+
+    code: LoopCode
+    shadow: Shadow
+    versions: tuple[CompiledRegion, ...]
+    results: tuple[Measurement | Rejected, ...]
+
+
 def validate(process: Process, code: LoopCode, versions: tuple[CompiledRegion, ...], history: History) -> _Validated:
     """The fastest of the versions that computed the same bytes as the original. Raises Rejected: GUARD_FAILED,
     NOT_FASTER, ...
@@ -42,7 +54,7 @@ def validate(process: Process, code: LoopCode, versions: tuple[CompiledRegion, .
     def trial(kept: Shadow | None, on: bool) -> _Validated:
         with (_copy_of(kept, versions[0].placement) if kept is not None
               else _copy_of_program(process, code, history.given_up)) as shadow:
-            return _race(process, shadow, versions, code.exits, on, [d.cache.placement for d in history.installed])
+            return _race(process, shadow, versions, code, on, [d.cache.placement for d in history.installed])
 
     with process.timer.stage("validate"):
         return first_decided(history.copies.standing(header), trial)
@@ -98,18 +110,21 @@ def _copy_of_program(process: Process, code: LoopCode, given_up: Callable[[], bo
         yield shadow
 
 
-def _race(process: Process, shadow: Shadow, versions: tuple[CompiledRegion, ...], out: frozenset[int], on: bool,
+def _race(process: Process, shadow: Shadow, versions: tuple[CompiledRegion, ...], code: LoopCode, on: bool,
           others: list[Placement]) -> _Validated:
-    """``shadow`` stands at the header, with the pages of the versions. ``out``: where the program goes on behind the
-    loop; ``on``: see ``come_to_entry``; ``others``: where installed versions keep their memory."""
+    """``shadow`` stands at the header, with the pages of the versions. ``on``: see ``come_to_entry``; ``others``: where
+    installed versions keep their memory."""
     from runtime.trial.shadow import copies_of
     from runtime.trial.trial import Measurement, come_to_entry, race
 
     values = come_to_entry(versions[0], shadow, on)
-    with copies_of(shadow, len(versions)) as copies:
-        results = race(shadow, tuple(zip(copies, versions, strict=True)), values,
-                       max(trial_iterations(v.plan) for v in versions), out, exact=process.options.fp == "exact",
+    kept = 0 if process.after_trial is None else 1  # the shadow itself runs the original
+    with copies_of(shadow, len(versions) + kept) as copies:
+        results = race(shadow, tuple(zip(copies[kept:], versions, strict=True)), values,
+                       max(trial_iterations(v.plan) for v in versions), code.exits, exact=process.options.fp == "exact",
                        others=others)
+        if process.after_trial is not None:
+            process.after_trial(Trial(code, copies[0], versions, tuple(results)))
     finished = [(v, r) for v, r in zip(versions, results, strict=True) if isinstance(r, Measurement)]
     if not finished:
         raise next(r for r in results if isinstance(r, Rejected))

@@ -37,8 +37,12 @@ class Followed:
         self.hotness = Hotness()
         self.sampler = sampler_of(Events(process.pid, on_exec=False), lambda: look(process.pid, self.attached))
         self.pace = SamplingRate(self.sampler, self.hotness, time.monotonic())
-        self.improver = Improver(Process(process.pid, options, self.attached, time.monotonic(),
-                                         verify=process.verify))
+        looked_after = Process(process.pid, options, self.attached, time.monotonic(), verify=process.verify)
+        if options.snapshot is not None:
+            from memopt.session.snapshotting.keeping import keeper_of
+
+            looked_after = keeper_of(options.snapshot).of(looked_after)
+        self.improver = Improver(looked_after)
 
     @contextmanager
     def attached(self) -> Iterator[None]:

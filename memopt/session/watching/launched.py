@@ -34,6 +34,7 @@ from runtime.sampling.samples import Sample, Sampler
 if TYPE_CHECKING:
     from memopt.report.model import RunReport
     from memopt.session.improving.improver import Improver
+    from memopt.session.snapshotting.keeping import Keeper
     from memopt.session.watching.followed import Follower
     from memopt.session.watching.started import Started
 
@@ -57,6 +58,7 @@ class Session:
         self.over = False  # the main thread only waits for the program from now on, without the gate
         self.worker = Worker()
         self.improver: Improver | None = None
+        self.keeper: Keeper | None = None
         self._prepared = False
         self.follower: Follower | None = None
         self.started: Started | None = None
@@ -142,6 +144,11 @@ class Session:
         from memopt.session.replacing.process import Process
 
         process = Process(self.target.pid, self.options, self.attached, self.target.started)
+        if self.options.snapshot is not None:
+            from memopt.session.snapshotting.keeping import keeper_of
+
+            self.keeper = keeper_of(self.options.snapshot)
+            process = self.keeper.of(process)
         return Improver(process, self.worker)
 
     def look(self) -> Sequence[Sample]:
@@ -188,7 +195,16 @@ class Session:
             say_internal("report", error)
         if self.improver is not None:
             self.improver.close()
-        return exit_value(outcome)
+        return self._with_snapshot(exit_value(outcome))
+
+    def _with_snapshot(self, value: int) -> int:
+        """The exit value ``value`` of the program; 1 in place of 0 where a snapshot was to be written, and is not."""
+        asked = self.options.snapshot
+        if asked is None or asked.mismatch or (self.keeper is not None and self.keeper.written):
+            return value
+        why = self.keeper.wanted if self.keeper is not None else "the program ended too early"
+        say(f"no snapshot was written: {why}")
+        return value or 1
 
     def _with_costs(self, report: RunReport, processes: Sequence[RunReport]) -> RunReport:
         """``report`` with the time that no sample of the program tells of. Without any samples there is no account."""

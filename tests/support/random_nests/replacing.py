@@ -37,8 +37,9 @@ from runtime.target import ptrace
 from runtime.target.memory import Mapping, mappings
 from runtime.target.ptrace import Registers, Stop, StopKind, TargetEnded
 from runtime.target.tracee import Tracee
+from runtime.trial.agreement import general_registers
 from runtime.trial.shadow import Shadow
-from runtime.trial.trial import general_registers, live_values
+from runtime.trial.trial import live_values
 from tests.support.random_nests.build import Batch
 
 PATIENCE = 200.0  # seconds for one call of a nest

@@ -55,7 +55,7 @@ def test_program_arguments_are_not_touched(arguments: tuple[str, ...]) -> None:
 def test_defaults() -> None:
     assert shown("exec", "prog") == (
         "Options(arguments=('prog',), pid=None, undo=False, fp='exact', dry_run=False, quiet=False, verbose=False, "
-        "shadow=True, isa=None, print_after=(), follow=False, report=None, json=None, profile=None, "
+        "shadow=True, isa=None, print_after=(), snapshot=None, follow=False, report=None, json=None, profile=None, "
         "mode='sampled', elide=True, reuse=False, trace=None, unhook=5000, rehook=None, overhead=5.0)\n")
 
 
@@ -67,6 +67,23 @@ def test_every_option(tmp_path: Path) -> None:
         assert part in text
 
 
+def test_snapshots(tmp_path: Path) -> None:
+    file = f"{tmp_path}/f"
+    assert f"snapshot=Keeping(path='{file}', mismatch=True, nest='', limit=67108864)" in shown(
+        "exec", "--on-mismatch", file, "prog")
+    text = shown("snapshot", "-o", file, "--loop", "multiply", "--limit", "2", "--", "prog", "-o")
+    assert "arguments=('prog', '-o')" in text
+    assert "dry_run=True" in text
+    assert f"snapshot=Keeping(path='{file}', mismatch=False, nest='multiply', limit=2097152)" in text
+
+
+def test_a_replay_of_no_snapshot_is_one_line(tmp_path: Path) -> None:
+    for path, why in ((tmp_path / "missing", "No such file or directory"), (tmp_path, "it is no regular file")):
+        result = memopt("replay", str(path))
+        assert result.returncode == 1
+        assert result.stderr == f"memopt: {path}: {why}\n"
+
+
 def test_attach() -> None:
     assert "arguments=(), pid=123, undo=True" in shown("attach", "123", "--undo")
 
@@ -75,7 +92,9 @@ def test_attach() -> None:
     ("exec",), ("exec", "--no-such", "x"), ("exec", "--fp", "quick", "x"), ("exec", "--isa", "mmx", "x"), ("no-such",),
     ("attach",), ("attach", "x"), ("attach", "0"), ("attach", "1", "2"), ("--no-such",),
     ("exec", "--json", "/no/such/directory/file", "x"), ("exec", "--report", "/etc/passwd/x", "x"),
-    ("exec", "--json", "/", "x"), ("exec", "--json"),
+    ("exec", "--json", "/", "x"), ("exec", "--json"), ("snapshot", "x"), ("snapshot", "-o", "/", "x"),
+    ("snapshot", "-o", "/no/such/directory/file", "x"), ("snapshot", "-o", "f", "--limit", "0", "x"), ("replay",),
+    ("exec", "--on-mismatch", "f", "--no-shadow", "x"), ("replay", "--plan", "/no/such/file", "x"),
 ])
 def test_usage_errors_are_one_line(arguments: tuple[str, ...]) -> None:
     result = memopt(*arguments)

@@ -9,9 +9,10 @@ import pytest
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa, LoopPlan, Plan
 from memopt.ir.reasons import Rejected
+from memopt.ir.region import Region
 from memopt.ir.scop import TRIPS, Access, Apply, Array, Dimension, ElementType, Read, Scalar, Scop, Statement
 from passes.legality.loops import check_sequence
-from passes.planning import plan_candidates
+from passes.planning import candidate_of, plan_candidates
 from tests.support.affine_nests import nests
 from tests.support.machines import ZEN5
 from tests.support.nests import region as nest_region
@@ -73,3 +74,18 @@ def test_parts_run_in_an_order_that_keeps_the_dependences() -> None:
     private = nests(2000)["scaled product"].scop
     with pytest.raises(Rejected):
         check_sequence(private, tuple((s,) for s in private.statements))
+
+
+@pytest.mark.parametrize("nest", [product("ijk", dict.fromkeys("ijk", 1009)), nests(2000)["jacobi"]],
+                         ids=["contraction", "loops"])
+def test_a_plan_that_a_user_gives_is_the_candidate_again(nest: Region) -> None:
+    parts, plan = plan_candidates(nest, ZEN5, Isa.AVX512, trips=1009)[0]
+    assert candidate_of(nest, plan) == (parts, plan)
+
+
+def test_a_plan_for_another_nest_is_refused() -> None:
+    one, other = product("ijk", dict.fromkeys("ijk", 1009)), nests(2000)["jacobi"]
+    for nest, given in ((one, other), (other, one)):
+        _, plan = plan_candidates(given, ZEN5, Isa.AVX512, trips=1009)[0]
+        with pytest.raises(Rejected):
+            candidate_of(nest, plan)

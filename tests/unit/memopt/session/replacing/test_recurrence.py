@@ -77,7 +77,7 @@ def coming(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Copy]:
             yield copy,
 
         monkeypatch.setattr("runtime.trial.shadow.copies_of", copies)
-        monkeypatch.setattr("runtime.trial.trial.general_registers", lambda _: {"rax": (1 << 64) - 1, "rdi": 0})
+        monkeypatch.setattr("runtime.trial.agreement.general_registers", lambda _: {"rax": (1 << 64) - 1, "rdi": 0})
         monkeypatch.setattr("runtime.trial.trial.live_values", lambda _region, ahead: {
             "rsi": ahead.sizes[0], "rdi": 8 * len(ahead.stops), TRIPS: ahead.trips})
         return copy
