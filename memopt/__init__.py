@@ -15,6 +15,7 @@ The command line:
 - ``options``: the result of both: the frozen value ``Options``.
 - ``promise``: what is outside the promise of memopt, for ``--explain-promise``.
 - ``private_files``: folders for what memopt's parts load and execute, which nobody else can write to.
+- ``imports``: leaves out parts of outside packages that memopt never uses and that are slow to import.
 - ``console``: writes lines that begin with ``memopt:`` to standard error, and a line of progress.
 - ``opt``: ``python -m memopt.opt`` runs one pass of the transformation on a nest in text form, as mlir-opt does.
 

@@ -7,9 +7,9 @@ Invariant: no field names an open file or a live process of memopt itself; the v
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.isa import Isa
 
 # Names that ``--print-after`` takes, in order: the passes of memopt.lifting.lift over statements, stages whose result

@@ -6,9 +6,8 @@ tools that write executables. Code that works on a running program uses ``memopt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from memopt.elf.image import ElfError, Image
+from memopt.ir.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ the loop has a plan as well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 from memopt.elf.lines import SourceLine
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, VerifyError
 
 HOT_SHARE = 0.02  # the report for people leaves out kept loops with a smaller share of the samples

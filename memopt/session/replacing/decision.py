@@ -7,10 +7,11 @@ out again is refused from then on; its ``Installed`` is replaced by a ``Refused`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason
 from memopt.report.model import LoopReport, Outcome, Statement, Tried
 from memopt.session.measuring.verdict import Service

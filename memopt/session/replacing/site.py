@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 
 from memopt.cfg.flowgraph import flow_around
@@ -19,6 +19,7 @@ from memopt.cfg.inlining import CallLinkage
 from memopt.cfg.natural_loops import entered_in_the_middle, find_loops, innermost_loop_at, with_headers
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Symbols
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
 from memopt.ir.operations import Block, Compute, Store
 from memopt.ir.reasons import Reason, Rejected
