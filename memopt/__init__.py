@@ -24,6 +24,7 @@ Packages, the outermost first:
 - ``session``: the driver: starts the program, replaces its hot loops, or profiles it.
 - ``report``: the report of a run as text and JSON; a profile as text, as a page, for other viewers.
 - ``store``: a profile on disk: an SQLite file, its schema, its queries.
+- ``plans``: the plan cache: what one run finds out about a program's loops, kept for the next.
 - ``lifting``: lifts a loop nest from machine code and a captured process state to a polyhedral region.
 - ``traces``: reads memory traces: access patterns, dependences, working sets, reuse distances.
 - ``instrumentation``: decides where probes stand in a recorded program, and what they record.

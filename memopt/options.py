@@ -46,6 +46,7 @@ class Options:
     shadow: bool = True  # a version is tried in copies of the process before it is installed
     isa: Isa | None = None  # None: the widest that the machine has
     print_after: tuple[str, ...] = ()  # names of PRINTABLE
+    cache: bool = True  # start from the plans of earlier runs, and keep those of this one (memopt.plans)
     follow: bool = False  # improve the processes that the program starts, too
     report: str | None = None  # a path that can be opened for writing once, at the end; so is ``json``
     json: str | None = None

@@ -15,6 +15,8 @@ from memopt.options import Options
 from memopt.report.model import RunReport
 from memopt.session.improving.improver import Improver
 from memopt.session.measuring.hotness import Hotness
+from memopt.session.replacing.history import History
+from memopt.session.replacing.known import KnownLoops
 from memopt.session.replacing.process import Process
 from memopt.session.watching.sampling_rate import SamplingRate
 from memopt.session.watching.stop_sampling import look
@@ -38,7 +40,7 @@ class Followed:
         self.sampler = sampler_of(Events(process.pid, on_exec=False), lambda: look(process.pid, self.attached))
         self.pace = SamplingRate(self.sampler, self.hotness, time.monotonic())
         self.improver = Improver(Process(process.pid, options, self.attached, time.monotonic(),
-                                         verify=process.verify))
+                                         verify=process.verify), history=History(known=KnownLoops(options)))
 
     @contextmanager
     def attached(self) -> Iterator[None]:
@@ -67,6 +69,7 @@ class Followed:
         self.sampler.close()
         notes = (self.sampler.note,) if self.sampler.note else ()
         report = self.improver.report(self.hotness, notes, self.name)
+        self.improver.keep()
         self.process.close()
         return report
 
