@@ -14,9 +14,10 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected
 from memopt.plans import folder as folders
 from memopt.plans.entries import Entry, OddFile, StoredPlan, StoredRefusal
@@ -42,7 +43,7 @@ LOOK_AGAIN = 16
 _ADDRESS = re.compile(r"0x[0-9a-f]{4,16}\b")
 
 
-@dataclass
+@dataclass(slots=True)
 class _File:
     """A program file. ``name`` is "" where there is no cache for it. ``found``: what this run adds."""
 
@@ -52,7 +53,7 @@ class _File:
     found: list[Entry] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Lifted:
     """A lifted loop as entries tell it: link addresses, and the region's text without addresses."""
 
@@ -63,7 +64,7 @@ class _Lifted:
     addresses: Addresses
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Known:
     """A stored plan that may fit a region. ``work``: statement instances in an iteration of that region now."""
 
@@ -124,11 +125,15 @@ class KnownLoops:
                 return address
         return None
 
+    def has_plan(self, site: Site, header: int) -> bool:
+        """Whether an earlier run has replaced the loop at ``header``: then nobody has to plan for its trip count."""
+        return self._folder is not None and any(
+            isinstance(e.what, StoredPlan) and e.what.usable and e.header == header - site.bias
+            for e in self._file(site.path).entries)
+
     def planned(self, site: Site, loops: Sequence[Loop]) -> Loop | None:
         """The loop among ``loops`` that an earlier run had replaced, the outermost first."""
-        headers = {e.header for e in self._file(site.path).entries
-                   if isinstance(e.what, StoredPlan) and e.what.usable} if self._folder else set()
-        return next((loop for loop in loops if loop.header - site.bias in headers), None)
+        return next((loop for loop in loops if self.has_plan(site, loop.header)), None)
 
     def plan(self, process: Process, site: Site, region: Region, work: float) -> Known | None:
         """The stored plan for a region with this text; None where there is none."""

@@ -11,6 +11,7 @@ shadows.
 
 from __future__ import annotations
 
+import importlib
 import time
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,18 @@ if TYPE_CHECKING:
     from memopt.session.replacing.known import Known
     from memopt.session.replacing.site import Site
     from passes.planning import Candidate
+
+
+# What the stages import where they use it, for a nest with a stored plan.
+_NEEDED = ("memopt.ir.parse", "memopt.lifting.lift", "memopt.models.work", "memopt.session.replacing.site",
+           "memopt.x86.displacement", "memopt.x86.semantics", "passes.planning", "passes.version.generate",
+           "passes.version.kernel", "runtime.patching.code_cache", "runtime.patching.install", "runtime.trial.trial")
+
+
+def get_ready() -> None:
+    """Import what the stages need, while the program has not come to the nest yet."""
+    for name in _NEEDED:
+        importlib.import_module(name)
 
 
 def replace_loop(process: Process, site: Site, loop: Loop, history: History) -> Installed:

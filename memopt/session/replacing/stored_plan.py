@@ -6,9 +6,9 @@ long way. The text of a plan comes from a file: it is read, checked and proved l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.session.replacing.history import History
 from memopt.session.replacing.process import Process
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from passes.planning import Candidate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Nest:
     """A loop that was captured and lifted, with room for its patch. ``loop``: the candidate of ``site``; ``code``: as
     seen from its header; ``trips``: iterations to plan for."""

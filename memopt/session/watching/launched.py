@@ -148,8 +148,11 @@ class Session:
 
             self._known = KnownLoops(self.options)
             if self._known.expect(self.target.executable.image):
+                from memopt.session.replacing.stages import get_ready
+
                 self._prepared = True
                 self._prepare()
+                get_ready()
         except Exception as error:  # noqa: BLE001 - then it is as if there were no cache
             say_internal("plans", error)
 
