@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 LEAST_SHARE, MOST_SHARE = 0.2, 0.5
 LONG_SECONDS = 0.5  # an outer loop whose attempt took longer is not tried again before the loops inside it
 SAME_LOOKS = 3  # a loop whose sizes differ between entries is given up when the same guards have failed so often
+EXPECTING_SECONDS = 2.0  # of the program, in which a loop with a stored plan is waited for with more looks
 GONE_SAMPLES, GONE_SHARE = 300, 0.05  # in so many units of time, less than this share in the loop: it is left
 # While no version is in service, memopt may work 1 s plus 20 % of the program's time before it counts as in vain.
 VAIN_SECONDS, VAIN_SHARE = 1.0, 0.2
@@ -147,8 +148,9 @@ class Improver:
 
     @property
     def expecting(self) -> bool:
-        """Whether the program may soon come to a loop that an earlier run has replaced."""
-        return self.history.known.expecting
+        """Whether the program may soon come to a loop that an earlier run has replaced. One that has not come to it for
+        a while is no longer looked at more often than others."""
+        return self.history.known.expecting and time.monotonic() - self.process.started < EXPECTING_SECONDS
 
     @property
     def _executable(self) -> tuple[tuple[int, int, int, str], ...]:
@@ -374,6 +376,9 @@ class Improver:
         decisions += [d for d in self._postponed.values() if d.address not in {x.address for x in decisions}]
         loops = [loop_report(d, hotness, process.started) for d in decisions]
         notes = (*notes, *self.history.known.notes)
+        if (count := self.history.known.refused) and process.options.verbose:
+            whom = "1 loop was" if count == 1 else f"{count} loops were"
+            notes = (*notes, f"{whom} left alone as in earlier runs, without another look")
         found, unlooked = account(hotness.samples, decisions, tuple(hotness.settled), self._maps, self._sources,
                                   LEAST_SHARE)
         if self.history.left:
@@ -396,7 +401,7 @@ class Improver:
     def keep(self) -> None:
         """Leave what was found out to later runs."""
         try:
-            self.history.known.write(self.process)
+            self.history.known.write()
         except Exception as error:  # noqa: BLE001 - the program's end must still become memopt's
             say_internal("plans", error)
 

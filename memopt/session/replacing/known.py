@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected
 from memopt.plans import folder as folders
-from memopt.plans.entries import Entry, OddFile, StoredPlan, StoredRefusal
+from memopt.plans.entries import Entry, OddFile, StoredPlan, StoredRefusal, merged
 from memopt.plans.identity import FileIdentity, file_identity, file_name, origin
 
 if TYPE_CHECKING:
@@ -93,6 +93,8 @@ class KnownLoops:
         self._folder = folders.plans_folder() if options is not None and options.cache else None
         self._expected: dict[tuple[int, int], int] = {}  # ranges of link addresses, with the header
         self._program = ""
+        self._bias: int | None = None  # of the program
+        self._origin: tuple[str, ...] = ()
 
     # -- what earlier runs found ----------------------------------------------------------------------------------
 
@@ -112,14 +114,14 @@ class KnownLoops:
     def come_to(self, samples: Mapping[int, int], maps: Sequence[tuple[int, int, int, str]]) -> int | None:
         """The address of a sample in a loop with a plan, once for each loop: its header is to be captured at once.
         ``maps``: start, end, file offset and path of the executable mappings."""
-        if not self._expected:
+        if not self._expected or not samples:
             return None
-        where = next((m for m in maps if m[3] == self._program), None)
-        bias = None if where is None else _bias(self._program, where[0], where[2])
-        if bias is None:
-            return None
-        for address in samples:
-            header = next((h for (low, high), h in self._expected.items() if low <= address - bias < high), None)
+        if self._bias is None:
+            where = next((m for m in maps if m[3] == self._program), None)
+            self._bias = None if where is None else _bias(self._program, where[0], where[2])
+        for address in samples if self._bias is not None else ():
+            at = address - (self._bias or 0)
+            header = next((h for (low, high), h in self._expected.items() if low <= at < high), None)
             if header is not None:
                 self._expected = {r: h for r, h in self._expected.items() if h != header}
                 return address
@@ -195,17 +197,16 @@ class KnownLoops:
             file = self._file(path)
             file.entries = tuple(e for e in file.entries if e.key != entry.key)
 
-    def write(self, process: Process) -> None:
-        """Merge what was found into the cache."""
-        if self._folder is None or self._options is None:
-            return
-        for file in self._files.values():
-            if file.identity is not None and file.found:
-                folders.add(self._folder, file.name, self._origin(process), file.identity, _once(file.found))
+    def write(self) -> None:
+        """Merge what was found into the cache. Imports nothing: the program has ended."""
+        for file in self._files.values() if self._folder is not None else ():
+            if self._folder is not None and file.identity is not None and file.found:
+                folders.add(self._folder, file.name, self._origin, file.identity, _once(file.found))
 
     # -- files ----------------------------------------------------------------------------------------------------
 
     def _note(self, path: str, entry: Entry) -> None:
+        self._find_origin()
         self._file(path).found.append(entry)
 
     def _file(self, path: str) -> _File:
@@ -225,7 +226,7 @@ class KnownLoops:
             self.notes.append(f"the plan cache {os.path.join(self._folder, name)} is ignored: {odd}; it is removed")
             folders.remove(self._folder, name)
             return file
-        if stored is not None and stored.file == identity and stored.origin == self._origin(None):
+        if stored is not None and stored.file == identity and stored.origin == self._find_origin():
             file.entries = stored.entries
             folders.touch(self._folder, name)
         return file
@@ -234,12 +235,12 @@ class KnownLoops:
     def _isa(self) -> str:
         return self._options.isa.value if self._options is not None and self._options.isa is not None else ""
 
-    def _origin(self, process: Process | None) -> tuple[str, ...]:
-        from memopt.session.replacing.process import detected_machine
+    def _find_origin(self) -> tuple[str, ...]:
+        if not self._origin and self._options is not None:
+            from memopt.session.replacing.process import detected_machine
 
-        assert self._options is not None
-        machine = detected_machine() if process is None else process.machine()
-        return origin(machine, self._options.fp, self._isa)
+            self._origin = origin(detected_machine(), self._options.fp, self._isa)
+        return self._origin
 
     def _lifted(self, process: Process, site: Site, region: Region) -> _Lifted | None:
         """``region`` as entries tell it; None where there is no cache for it, or its code is not that of one file."""
@@ -256,8 +257,6 @@ class KnownLoops:
 
 def _once(found: list[Entry]) -> tuple[Entry, ...]:
     """Each entry once: a version that was installed and lost in one run counts as both."""
-    from memopt.plans.entries import merged
-
     return tuple(reversed(merged((), found)))
 
 

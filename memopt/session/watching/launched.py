@@ -44,7 +44,7 @@ NICE = 10
 STARTED_AFTER_SECONDS = 0.5  # of the program, until it is looked for processes that it has started
 IN_TURN = 1.1  # processes that took so much longer together than the run did not run in turn
 LOOK_UP_SECONDS = 0.01  # of the program, until it is looked up what earlier runs have found
-EXPECTING_SECONDS = 0.005  # between looks while the program may come to a loop with a plan of an earlier run
+EXPECTED_SECONDS = 0.005  # between looks while the program may come to a loop with a plan of an earlier run
 WORTH_SAMPLES = 10  # until the improver is made ready: many programs end before they need one
 
 
@@ -99,7 +99,7 @@ class Session:
             busy = self._busy()
             calm = self.pace.look_after_seconds if self.follower is None else EAGER_SECONDS
             if not self._looked_up or (self.improver is not None and self.improver.expecting):
-                calm = min(calm, EXPECTING_SECONDS)
+                calm = min(calm, EXPECTED_SECONDS)
             with self.gate:
                 self.supervisor.poll(YIELD_SECONDS if busy else calm)
             if busy:  # let the improver have the gate

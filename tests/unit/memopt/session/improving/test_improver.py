@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
@@ -191,6 +192,27 @@ def test_what_an_earlier_run_has_refused_is_not_tried(improver_with: Callable[..
     assert trying.tried == others
     assert [x.reason for x in decision.tried] == [Reason.ATOMIC, *(Reason.NON_AFFINE for _ in others)]
     assert known.seen == [(loop, Reason.NON_AFFINE) for loop in others]
+
+
+def test_only_at_first_a_loop_with_a_plan_is_looked_for_more_often(improver_with: Callable[..., Improver],
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Remembered(site_of(NESTS).loops[0])
+    improver = improver_with(Trying(lambda _: Reason.ENDED), history=History(known=known))
+    monkeypatch.setattr(improving.time, "monotonic", lambda: 1.0)
+    assert improver.expecting
+    monkeypatch.setattr(improving.time, "monotonic", lambda: 60.0)
+    assert not improver.expecting
+    assert known.expecting
+
+
+def test_loops_that_nobody_looked_at_again_are_told_of(improver_with: Callable[..., Improver]) -> None:
+    known = Remembered()
+    known.refused = 2
+    improver = improver_with(Trying(lambda _: Reason.ENDED), history=History(known=known))
+    assert improver.report(Hotness(), (), ()).notes == ()
+    improver.process = replace(improver.process, options=Options(verbose=True))
+    assert improver.report(Hotness(), (), ()).notes == (
+        "2 loops were left alone as in earlier runs, without another look",)
 
 
 def test_the_end_imports_nothing(improver_with: Callable[..., Improver], monkeypatch: pytest.MonkeyPatch) -> None:
