@@ -16,7 +16,11 @@ import re
 from collections.abc import Iterable, Sequence
 
 LEAST = 1 << 16  # vm.mmap_min_addr
-_NUMBER = re.compile(r"(?<![\w.])(?:0x[0-9a-f]+|\d+)(?![\w.])")
+_FAR = 1 << 32  # below it only programs at fixed addresses are, and sizes
+# Names of functions and variables are spelled with their address: ``call 5643ab001136(...)``, ``ready:7f12004005d8``.
+_NUMBER = re.compile(r"(?P<bare>(?:(?<=:)|(?<=\bcall )|(?<=\bcheck ))[0-9a-f]{5,16})(?![\w.])"
+                     r"|(?<![\w.])(?:0x[0-9a-f]+|\d+)(?![\w.])")
+_DIGITS = re.compile(r"[0-9a-f]{5,16}")
 
 Range = tuple[int, int, str, int]
 """Start, end, name and base of a range of addresses; its end counts as one of its addresses. ``name`` is "" where all
@@ -35,10 +39,18 @@ class Addresses:
 
     def relative(self, text: str) -> str:
         """``text`` without addresses."""
-        return _NUMBER.sub(lambda found: self._shown(found[0]), text)
+        def shown(found: re.Match[str]) -> str:
+            return self._shown(found[0], 16 if found["bare"] or found[0].startswith("0x") else 10)
 
-    def _shown(self, spelled: str) -> str:
-        number = int(spelled, 0) if spelled.startswith("0x") else int(spelled)
+        return _NUMBER.sub(shown, text)
+
+    def told(self, text: str) -> bool:
+        """Whether any digits in ``text`` could still be an address of the process: then it is not for a file."""
+        return any(self._shown(digits, base) != digits for digits in _DIGITS.findall(re.sub(r"<file[^>]*>", "", text))
+                   for base in ((10, 16) if digits.isdigit() else (16,)) if int(digits, base) >= _FAR)
+
+    def _shown(self, spelled: str, base: int) -> str:
+        number = int(spelled, base)
         if number < LEAST or number >= 1 << 64:
             return spelled
         for address in (number, (1 << 64) - number):  # and what is subtracted modulo 2^64

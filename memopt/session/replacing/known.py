@@ -181,7 +181,8 @@ class KnownLoops:
         its plan or code are of this process alone."""
         found = None if measured is None else self._lifted(process, site, compiled.region)
         plan = str(compiled.plan)
-        if found is None or measured is None or found.addresses.relative(plan) != plan:
+        if found is None or measured is None or found.addresses.relative(plan) != plan or (
+                found.addresses.told(plan)):
             return None
         what = StoredPlan(found.text, plan, made_digest(compiled, found.addresses), measured.original,
                           measured.version, measured.iterations, measured.even, work, used=1)
@@ -249,10 +250,14 @@ class KnownLoops:
         if not all(site.text[0] <= at and at + len(data) <= site.text[1] for at, data in region.code):
             return None
         addresses = _addresses(process, site)
-        told = replace(region, code=(), displaced=b"", rollback=None if region.rollback is None else ())
+        guards = tuple(sorted(region.guards, key=lambda guard: addresses.relative(str(guard))))
+        told = addresses.relative(str(replace(region, code=(), displaced=b"", guards=guards,
+                                              rollback=None if region.rollback is None else ())))
+        if addresses.told(told):
+            return None
         return _Lifted(region.header - site.bias, tuple((at - site.bias, len(data)) for at, data in region.code),
                        hashlib.sha256(b"".join(data for _, data in region.code)).hexdigest(),
-                       addresses.relative(str(told)), addresses)
+                       told, addresses)
 
 
 def _once(found: list[Entry]) -> tuple[Entry, ...]:

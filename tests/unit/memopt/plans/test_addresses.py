@@ -38,6 +38,23 @@ def test_names_sizes_and_fractions_stay() -> None:
     assert last == f"  add <memory> 33554432 65535 xmm3 t{ONE[1] + 64} {ONE[1] + 64}.5"
 
 
+@pytest.mark.parametrize(("spelled", "shown"), [
+    ("ready:7f12000005d8 = s8 [+0x7f12000005d8]:1", "ready:<memory> = s8 [+<memory>]:1"),
+    ("x = call 555500001136(t, 64)", "x = call <file+0x1136>(t, 64)"), ("check 7f1200000010", "check <memory>"),
+    ("xmm0[8:16] m[rsp - 8]:64", "xmm0[8:16] m[rsp - 8]:64"),
+])
+def test_addresses_in_names_are_found(spelled: str, shown: str) -> None:
+    assert process(*ONE).relative(spelled) == shown
+    assert not process(*ONE).told(shown)
+
+
+@pytest.mark.parametrize("text", ["name_7f12000005d8", "x7f12000005d8y", f"t{ONE[1] + 64}", f"{ONE[1] + 64}.5"])
+def test_what_may_still_be_an_address_is_noticed(text: str) -> None:
+    assert process(*ONE).relative(text) == text
+    assert process(*ONE).told(text)
+    assert not process(*TWO).told(text)
+
+
 @pytest.mark.parametrize(("number", "shown"), [
     (0x555500000000, "<file+0x0>"), (0x555500009000, "<file+0x9000>"), (0x555500009001, str(0x555500009001)),
     (0x7F1200100000, "<memory>"), (0x7F1200100001, str(0x7F1200100001)), (0, "0"), (1 << 64, str(1 << 64)),

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from memopt.ir.code import CompiledRegion, Placement
+from memopt.ir.parse import parse_plan, parse_region
+from memopt.ir.plan import NestPlan
 from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Region
 from memopt.options import Options
 from memopt.plans import folder as folders
+from memopt.plans.addresses import Addresses
 from memopt.plans.entries import Entry
 from memopt.plans.identity import file_identity, file_name, origin
+from memopt.session.replacing import known as replacing
 from memopt.session.replacing.known import LOOK_AGAIN, KnownLoops
-from memopt.session.replacing.process import detected_machine
+from memopt.session.replacing.process import Process, detected_machine
 from memopt.session.replacing.site import Site
+from runtime.trial.trial import Measurement
 from tests.conftest import Build
 from tests.support.sites import NESTS, TEXT, site_of
 from tests.support.stored import PLAN
 
 BIAS = 0x10000
 OPTIONS = Options()
+PROCESS = Process(0, OPTIONS, nullcontext, 0.0)
 
 
 @pytest.fixture
@@ -152,3 +161,61 @@ def test_an_odd_file_is_one_note_and_gone(site: Site) -> None:
     assert len(known.notes) == 1
     assert "its checksum does not match" in known.notes[0]
     assert not path.exists()
+
+
+REGION = parse_region("""region 0x401000
+  code 0x401000 31 c9
+  rdi = s64 rdi
+  R = (rdi) / 1
+  guard rdi - 2 >= 0
+  guard rdi - 5 >= 0
+  array A0: f64 at rdi, strides (8)
+  S0[i<R]: A0[i] = A0[i]
+""")
+NEST = parse_plan("""nest
+plan avx2 S0: i/8
+tile i:1 x j:1x4 over k""")
+HEAP = 0x7F1200000000
+PLACEMENT = Placement(0x500000, 4096, 0x501000, 4096, 0x502000, 0x503000, 4096)
+
+
+def kept(site: Site, monkeypatch: pytest.MonkeyPatch, region: Region = REGION) -> KnownLoops:
+    """The cache in the run after one that has installed a version of ``region``."""
+    monkeypatch.setattr(replacing, "_addresses", lambda *_: Addresses([(HEAP, HEAP + 4096, "", 0)]))
+    assert isinstance(NEST, NestPlan)
+    made = CompiledRegion(region, NEST, PLACEMENT, b"", 0x500000, 0, "mov rax, [0x501008]")
+    known = KnownLoops(OPTIONS)
+    known.installed(PROCESS, site, made, 100.0, Measurement(1.0, 0.5, 7))
+    known.write()
+    return KnownLoops(OPTIONS)
+
+
+def test_a_plan_is_found_for_an_equal_region(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of its guards does not count, anything else does. It counts as used when it is installed again."""
+    known = kept(site, monkeypatch)
+    assert known.has_plan(site, REGION.header)
+    found = known.plan(PROCESS, site, REGION, 100.0)
+    assert found is not None
+    assert found.plan.plan == str(NEST)
+    assert known.plan(PROCESS, site, replace(REGION, guards=REGION.guards[::-1]), 100.0) is not None
+    for other in (replace(REGION, guards=REGION.guards[1:]), replace(REGION, code=((0x401000, b"\x31\xc8"),)),
+                  replace(REGION, returns_often=True)):
+        assert known.plan(PROCESS, site, other, 100.0) is None
+
+
+def test_the_trial_is_spared_for_the_same_code_and_as_much_work(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(NEST, NestPlan)
+    moved = replace(PLACEMENT, frame=0x601000)
+    for listing, work, spared in (("mov rax, [0x601008]", 104.0, True), ("mov rax, [0x601010]", 100.0, False),
+                                  ("mov rax, [0x601008]", 200.0, False)):
+        found = kept(site, monkeypatch).plan(PROCESS, site, REGION, work)
+        assert found is not None
+        measured = found.measured(CompiledRegion(REGION, NEST, moved, b"", 0, 0, listing))
+        assert (measured == Measurement(1.0, 0.5, 7)) == spared
+
+
+@pytest.mark.parametrize("region", [
+    replace(REGION, code=((0x1000, b"\x31\xc9"),)), replace(REGION, free_register="x7f1200000010"),
+], ids=["code of another file", "an address in a name"])
+def test_what_is_of_this_process_alone_is_not_kept(region: Region, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not kept(site, monkeypatch, region).has_plan(site, REGION.header)
