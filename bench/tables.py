@@ -69,12 +69,13 @@ def streaming_table(streamed: Streaming) -> str:
                  [[f"n = {streamed.size}, million points/s", *figures, _yes(streamed.identical)]])
 
 
-def install_line(seconds: Sequence[float]) -> str:
-    """The time from launch to installation: median and range over the runs that installed code."""
+def install_line(seconds: Sequence[float], which: str = "") -> str:
+    """The time from launch to installation: median and range over the runs that installed code. ``which``: words for
+    these runs."""
     middle = median(seconds)
     if middle is None:
-        return "From launch to installed: never installed.\n"
-    return (f"From launch to installed: median {middle:.2f} s of {len(seconds)} runs "
+        return f"From launch to installed{which}: never installed.\n"
+    return (f"From launch to installed{which}: median {middle:.2f} s of {len(seconds)} runs "
             f"({min(seconds):.2f} to {max(seconds):.2f} s).\n")
 
 

@@ -15,6 +15,7 @@ The command line:
 - ``options``: the result of both: the frozen value ``Options``.
 - ``promise``: what is outside the promise of memopt, for ``--explain-promise``.
 - ``private_files``: folders for what memopt's parts load and execute, which nobody else can write to.
+- ``imports``: leaves out parts of outside packages that memopt never uses and that are slow to import.
 - ``console``: writes lines that begin with ``memopt:`` to standard error, and a line of progress.
 - ``opt``: ``python -m memopt.opt`` runs one pass of the transformation on a nest in text form, as mlir-opt does.
 
@@ -23,6 +24,7 @@ Packages, the outermost first:
 - ``session``: the driver: starts the program, replaces its hot loops, or profiles it.
 - ``report``: the report of a run as text and JSON; a profile as text, as a page, for other viewers.
 - ``store``: a profile on disk: an SQLite file, its schema, its queries.
+- ``plans``: the plan cache: what one run finds out about a program's loops, kept for the next.
 - ``lifting``: lifts a loop nest from machine code and a captured process state to a polyhedral region.
 - ``traces``: reads memory traces: access patterns, dependences, working sets, reuse distances.
 - ``instrumentation``: decides where probes stand in a recorded program, and what they record.

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 # By command: the switches, each with the field of Options that it sets, and the value.
 _SWITCHES: dict[str, dict[str, tuple[str, bool]]] = {
     "exec": {"--dry-run": ("dry_run", True), "--quiet": ("quiet", True), "--verbose": ("verbose", True),
-             "--no-shadow": ("shadow", False), "--follow": ("follow", True)},
+             "--no-shadow": ("shadow", False), "--no-cache": ("cache", False), "--follow": ("follow", True)},
     "profile": {"--quiet": ("quiet", True)},
 }
 # By command: the options that take a file, each with its field of Options.

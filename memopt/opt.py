@@ -15,12 +15,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
 from memopt.ir.cursor import ParseError
+from memopt.ir.frozen import dataclass
 from memopt.ir.isa import Isa
 from memopt.ir.linear import Linear
 from memopt.ir.parse import parse_plan, parse_region, parse_scop

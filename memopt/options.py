@@ -7,9 +7,9 @@ Invariant: no field names an open file or a live process of memopt itself; the v
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.isa import Isa
 
 # Names that ``--print-after`` takes, in order: the passes of memopt.lifting.lift over statements, stages whose result
@@ -58,6 +58,7 @@ class Options:
     isa: Isa | None = None  # None: the widest that the machine has
     print_after: tuple[str, ...] = ()  # names of PRINTABLE
     snapshot: Keeping | None = None  # keep the inputs of a nest
+    cache: bool = True  # start from the plans of earlier runs, and keep those of this one (memopt.plans)
     follow: bool = False  # improve the processes that the program starts, too
     report: str | None = None  # a path that can be opened for writing once, at the end; so is ``json``
     json: str | None = None

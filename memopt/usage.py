@@ -42,6 +42,8 @@ def _common(command: _Command) -> _Command:
         click.option("--print-after", metavar="PASS", multiple=True, type=click.Choice(PRINTABLE),
                      help=f"Print the loop nest after this pass: {', '.join(PRINTABLE)}."),
         click.option("--no-shadow", is_flag=True, help="Install new code without trying it in a copy of the process."),
+        click.option("--no-cache", is_flag=True,
+                     help="Neither use the plans of earlier runs nor keep those of this one (memopt cache)."),
         click.option("--isa", type=click.Choice([isa.value for isa in Isa]),
                      help="Instruction set of the new code.  [default: the widest that this machine has]"),
     )
@@ -304,6 +306,50 @@ def _trace(file: str) -> int:
     return 0
 
 
+@_memopt.group("cache")
+def _cache() -> None:
+    """Show or clear the plans that memopt exec and attach keep from run to run."""
+
+
+@_cache.command("list")
+def _cache_list() -> int:
+    """List what is kept, a line for each program file."""
+    from memopt.plans.shown import listed
+
+    for line in listed():
+        click.echo(line)
+    return 0
+
+
+@_cache.command("show")
+@click.argument("which", metavar="PROGRAM|NAME")
+def _cache_show(which: str) -> int:
+    """Show the plans and refusals that are kept for PROGRAM, or under NAME of the list."""
+    from memopt.plans.shown import NothingKnown, shown
+
+    try:
+        for line in shown(which):
+            click.echo(line)
+    except NothingKnown as nothing:
+        say(str(nothing))
+        return _FAILED
+    return 0
+
+
+@_cache.command("clear")
+@click.argument("which", metavar="[PROGRAM|NAME]...", nargs=-1)
+def _cache_clear(which: tuple[str, ...]) -> int:
+    """Remove what is kept for each PROGRAM, or all of it."""
+    from memopt.plans.shown import NothingKnown, clear
+
+    try:
+        click.echo(clear(which))
+    except NothingKnown as nothing:
+        say(str(nothing))
+        return _FAILED
+    return 0
+
+
 @_memopt.command("report")
 @click.option("--least", type=click.FloatRange(0, 100), default=1.0, show_default=True, metavar="PERCENT",
               help="Leave out functions and loops with a smaller share.")
@@ -383,8 +429,9 @@ def _write(option: str, path: str, text: str) -> None:
         raise click.UsageError(f"{option} {path}: {error.strerror}; name a file that can be written") from error
 
 
-def _options(*, isa: str | None, no_shadow: bool, report: str | None, json: str | None, **rest: Any) -> Options:
-    return Options(isa=None if isa is None else Isa(isa), shadow=not no_shadow,
+def _options(*, isa: str | None, no_shadow: bool, no_cache: bool, report: str | None, json: str | None,
+             **rest: Any) -> Options:
+    return Options(isa=None if isa is None else Isa(isa), shadow=not no_shadow, cache=not no_cache,
                    report=_writable("--report", report), json=_writable("--json", json), **rest)
 
 

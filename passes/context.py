@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from memopt.ir.frozen import dataclass
 from memopt.ir.isa import Isa
 from memopt.machine.description import Machine
 

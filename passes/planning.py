@@ -22,7 +22,7 @@ from memopt.machine.description import Machine
 from memopt.polyhedral.dependence_pieces import dependence_pieces
 from memopt.polyhedral.isl import budget
 from passes.context import UNKNOWN_TRIPS, Context
-from passes.contraction_schedule.base import plan_of
+from passes.contraction_schedule.base import plan_of, trip_counts
 from passes.contraction_schedule.distribution import distribute
 from passes.contraction_schedule.pipeline import PIPELINE, Observer, plan_nest, schedule
 from passes.legality.contractions import check
@@ -167,3 +167,46 @@ def _accumulates(scop: Scop, statement: Statement) -> bool:
     """Whether the statement updates the cell that it writes (``+=`` or the like) and accesses no private array."""
     private = {a.name for a in scop.arrays if a.private}
     return statement.write in statement.reads and not private & {a.array for a in statement.reads}
+
+
+def proved_again(region: Region, plan: NestPlan, isa: Isa, fp: str) -> Candidate:
+    """``plan``, which was made for an equal region in an earlier run, as a candidate for ``region``.
+
+    It is not trusted: every part is proved for ``region`` as a new one is, and ``isa`` and ``fp`` are those of now.
+    Only whether it pays is not asked again. Raises ``Rejected(NO_SCHEDULE)`` with the first violation.
+    """
+    if plan.isa is not isa or any(p.isa is not isa for p in plan.parts) or plan.most_iterations is not None:
+        raise Rejected(Reason.NO_SCHEDULE, "the plan is for another instruction set, or a part of one")
+    if fp != "fast" and any(p.fuse_multiply_add for p in plan.parts):
+        raise Rejected(Reason.NO_SCHEDULE, "the plan fuses multiplications and additions")
+    products = tuple(p for p in plan.parts if isinstance(p, Plan))
+    if len(products) == len(plan.parts):
+        return _products_again(region, products), plan
+    parts = tuple(_part_again(region, p) for p in plan.parts)
+    check_sequence(region.scop, tuple(p.scop.statements for p in parts), facts=region.nonnegative)  # none is left out
+    for part, made in zip(parts, plan.parts, strict=True):
+        if isinstance(made, LoopPlan):
+            check_loops(part.scop, made, facts=region.nonnegative)
+        else:
+            check(part.scop, made)
+    return tuple(_part(p, made.statements) if isinstance(made, LoopPlan) else p
+                 for p, made in zip(parts, plan.parts, strict=True)), plan
+
+
+def _products_again(region: Region, plans: tuple[Plan, ...]) -> tuple[Region, ...]:
+    parts = distribute(region)
+    if len(parts) != len(plans):
+        raise Rejected(Reason.NO_SCHEDULE, "the plan is not for all statements")
+    for part, made in zip(parts, plans, strict=True):
+        trip_counts(part.scop.statements[0], UNKNOWN_TRIPS)  # the check is for boxes
+        check(part.scop, made)
+    return parts
+
+
+def _part_again(region: Region, made: Part) -> Region:
+    """The region with the lifted statements that a part of a plan is for."""
+    if isinstance(made, Plan):
+        return _part(region, tuple(s for s in region.scop.statements if s.name == made.statement))
+    positions = [s.position for s in made.statements]
+    return _part(region, tuple(s for s in region.scop.statements
+                               if any(p[:len(s.position)] == s.position for p in positions)))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -30,11 +32,22 @@ def pytest_configure() -> None:
     where all processors are busy. Programs that have to be replaced start at that priority, like all else.
 
     Shells ignore signals of the terminal for what they start in the background, and so would all programs of tests."""
+    _keep_to_itself()
     os.nice(max(0, NICE - os.getpriority(os.PRIO_PROCESS, 0)))
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL),
                             (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+def _keep_to_itself() -> None:
+    """Give the run a cache folder of its own, in which there is no plan cache: a file is in its place. Each test sees
+    the programs of others for the first time; those of the plan cache make a folder of their own."""
+    folder = tempfile.mkdtemp(prefix="memopt-tests-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.mkdir(os.path.join(folder, "memopt"), 0o700)
+    with open(os.path.join(folder, "memopt", "plans"), "x", encoding="ascii"):
+        os.environ["XDG_CACHE_HOME"] = folder
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

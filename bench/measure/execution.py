@@ -96,11 +96,14 @@ def run(command: Sequence[str], timeout: float) -> Execution:
                          stderr.read().decode("utf-8", "replace"))
 
 
-def run_under_memopt(command: Sequence[str], timeout: float, options: Sequence[str] = ()) -> Execution:
-    """Runs ``memopt exec OPTIONS --json ... -- COMMAND`` for at most ``timeout`` seconds."""
+def run_under_memopt(command: Sequence[str], timeout: float, options: Sequence[str] = (), *, cache: bool = False
+                     ) -> Execution:
+    """Runs ``memopt exec OPTIONS --json ... -- COMMAND`` for at most ``timeout`` seconds. Without ``cache`` it starts
+    from nothing: plans of earlier runs are not used."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.json"
-        execution = run([*memopt_command(), "exec", *options, "--json", str(path), "--", *command], timeout)
+        chosen = [*options, *([] if cache else ["--no-cache"]), "--json", str(path)]
+        execution = run([*memopt_command(), "exec", *chosen, "--", *command], timeout)
         try:
             report = json.loads(path.read_text())
         except (OSError, ValueError):

@@ -13,7 +13,6 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from memopt.cfg.dominators import immediate_dominators
 from memopt.cfg.flowgraph import NOWHERE, Decoded, discover
@@ -24,6 +23,7 @@ from memopt.elf.image import ElfError, Image
 from memopt.elf.landing import LandingPad, landing_pads
 from memopt.elf.relocations import slots
 from memopt.elf.symbols import Function, Symbols, function_among
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import FlowGraph, Kind
 from memopt.ir.reasons import Rejected
 

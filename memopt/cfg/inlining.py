@@ -14,9 +14,10 @@ represented by models in place of their code (memopt.cfg.library_models).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
 from memopt.ir.operations import Block, Compute, Exit, Jump, Literal, Operation, Temp
 

@@ -13,8 +13,7 @@ change (AMD64 supplement, 3.2.1) are unknown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from memopt.ir.frozen import dataclass
 from memopt.ir.operations import CALL, CHECK, Block, Literal, Operand
 from memopt.x86.block_builder import BlockBuilder
 

@@ -11,10 +11,10 @@ on its work by Ramalingam, Identifying loops in almost linear time, 1999.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 from memopt.cfg.natural_loops import nest
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import FlowGraph, Loop
 
 

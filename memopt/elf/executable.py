@@ -7,10 +7,10 @@ works on a running program uses ``memopt.elf.image``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from memopt.elf.image import ElfError, Image
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import VerifyError
 
 

@@ -13,9 +13,10 @@ import mmap
 import os
 import stat
 import struct
-from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
+
+from memopt.ir.frozen import dataclass
 
 PT_LOAD = 1
 PT_DYNAMIC = 2

@@ -14,10 +14,10 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from memopt.elf.image import ElfError, Image
 from memopt.elf.unwind import data_of_function
+from memopt.ir.frozen import dataclass
 
 _OMITTED = 0xFF
 _FIXED = {0x02: "<H", 0x03: "<I", 0x04: "<Q", 0x0A: "<h", 0x0B: "<i", 0x0C: "<q"}

@@ -15,10 +15,10 @@ import functools
 import math
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from memopt.elf.image import PT_LOAD, ElfError, Image
+from memopt.ir.frozen import dataclass
 
 if TYPE_CHECKING:
     from symbolic.symcache import SymCache

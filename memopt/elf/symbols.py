@@ -12,12 +12,12 @@ import contextlib
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from memopt.elf.image import SHT_DYNSYM, SHT_SYMTAB, SYMBOL, ElfError, Image, Section
 from memopt.elf.rewriting.original import Original, original_of, symbol_name
 from memopt.elf.unwind import all_ranges, function_range_at
+from memopt.ir.frozen import dataclass
 
 _VALUE_OFFSET = 8
 _MAX_SYMBOLS = 1 << 20

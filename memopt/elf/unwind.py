@@ -16,9 +16,9 @@ import bisect
 import contextlib
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from memopt.elf.image import PT_GNU_EH_FRAME, ElfError, Image
+from memopt.ir.frozen import dataclass
 
 _MAX_FUNCTIONS = 1 << 16
 _PCREL_SIGNED_4 = 0x1B

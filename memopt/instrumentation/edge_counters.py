@@ -15,13 +15,13 @@ jumps and exceptions went to a target follows from the count of the block there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy
 import numpy.typing
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import FlowGraph, Kind, Loop
 
 Place = tuple[int, int | None]  # (block, None): the block; (block, successor): the edge between them

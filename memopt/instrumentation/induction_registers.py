@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from memopt.cfg.loop_nesting import Nesting
 from memopt.instrumentation.scratch_registers import FAMILIES
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import DecodedInstruction, FlowGraph, Kind, Loop
 
 _STEP = re.compile(r"(\w+), (-?(?:0x[0-9a-f]+|\d+))")

@@ -10,8 +10,8 @@ included. For accesses relative to a segment, of vector gathers and scatters, an
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import DecodedInstruction
 from memopt.x86.decoder import rip_target
 

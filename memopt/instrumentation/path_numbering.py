@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import FlowGraph
 from memopt.ir.reasons import Reason, Rejected
 

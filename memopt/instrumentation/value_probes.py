@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from memopt.cfg.loop_nesting import Nesting
 from memopt.instrumentation.induction_registers import Stepping, written
 from memopt.instrumentation.scratch_registers import FAMILIES
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import DecodedInstruction, FlowGraph, Kind, Loop
 
 ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")

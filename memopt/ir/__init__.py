@@ -33,10 +33,11 @@ Text forms:
 For all:
 
 - ``reasons``: why a loop or a program is left alone (``Rejected``), and broken invariants (``VerifyError``).
+- ``frozen``: makes frozen dataclasses in a fraction of the time.
 - ``identity``: memoisation of pure functions by the identity of their arguments.
 
-Tested by: tests/unit/memopt/ir (``cells``, ``identity``, ``linear``, ``reasons``; test_parse.py covers ``cursor``,
-``parse`` and the text forms of ``scop``, ``region`` and ``plan``); ``operations`` and ``evaluate`` by
+Tested by: tests/unit/memopt/ir (``cells``, ``frozen``, ``identity``, ``linear``, ``reasons``; test_parse.py covers
+``cursor``, ``parse`` and the text forms of ``scop``, ``region`` and ``plan``); ``operations`` and ``evaluate`` by
 tests/property/test_semantics.py; ``graph`` by tests/unit/memopt/cfg; text forms of lifted regions and schedules by
 tests/golden; the others by the rooms that use them.
 """

@@ -11,8 +11,8 @@ for the iterations H that the version runs, which the original runs, too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.scop import LIMIT, Dimension
 

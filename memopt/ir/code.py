@@ -6,8 +6,9 @@ The layouts at the end are shared by the generated code, which counts and saves 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from memopt.ir.frozen import dataclass
 
 if TYPE_CHECKING:
     from memopt.ir.plan import NestPlan

@@ -7,10 +7,11 @@ transfer control. A call ends a block, too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
+
+from memopt.ir.frozen import dataclass
 
 
 class Kind(Enum):

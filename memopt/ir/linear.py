@@ -14,8 +14,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected
 
 _INSIDE = r"[ !#-Z\\^-~]"  # ASCII, but for quotation marks and brackets

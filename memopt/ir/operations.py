@@ -61,7 +61,8 @@ result; ``flags`` has the same operands as ``carry`` and the 64-bit flags regist
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+
+from memopt.ir.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ The text forms list all fields, defaults left out, and memopt.ir.parse reads the
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.isa import Isa as Isa
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Statement

@@ -24,9 +24,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from memopt.ir.cells import CellSet
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear, spelled
 from memopt.ir.scop import LIMIT, TRIPS, Scop
 

@@ -22,10 +22,10 @@ reads are not those of its expression, each once and in that order, ends with th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeGuard
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
 from memopt.ir.operations import COMPARING, PREDICATES, ROUNDINGS, called

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from memopt.cfg.dead_registers import dead_registers
 from memopt.cfg.unroll import unrolled
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import platform
-from dataclasses import dataclass
+import os
 from functools import cache
+
+from memopt.ir.frozen import dataclass
 
 # void cpuid(u32 leaf: edi, u32 subleaf: esi, u32 out[4]: rdx); rbx is the caller's (System V ABI).
 _CPUID = bytes.fromhex(
@@ -42,7 +43,7 @@ class Registers:
 @cache
 def _page() -> tuple[mmap.mmap, int]:
     """The executable page and its address; kept for the life of the process."""
-    if platform.machine() != "x86_64":
+    if os.uname().machine != "x86_64":
         raise OSError("CPUID needs an x86-64 processor")
     page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     page[: len(_CPUID)] = _CPUID

@@ -17,9 +17,9 @@ and the operating system has enabled their state in XCR0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.isa import Isa
 
 # Intel SDM vol. 1, 13.3: the state components a vector extension needs enabled in XCR0.

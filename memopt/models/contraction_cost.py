@@ -16,10 +16,10 @@ typical of current server cores, because the description has no measured ones.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, gcd, prod
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.plan import Plan
 from memopt.ir.scop import Access, Apply, Expression, Read, Scop, Statement
 from memopt.machine.description import CacheLevel, Machine

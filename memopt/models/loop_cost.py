@@ -13,11 +13,12 @@ The figures rank schedules and tell when nothing is to be gained; the trial run 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from math import ceil, prod
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
 from memopt.ir.operations import called

@@ -18,9 +18,9 @@ Every size is at least 1, and the tile of a dimension is a multiple of the regis
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.plan import Isa
 from memopt.machine.description import Machine
 

@@ -9,9 +9,9 @@ compared with each other and with whole runs, although iterations differ in leng
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.scop import TRIPS, Scop, Statement
 
 UNEVEN = 0.05  # of the mean: a larger difference between first and last iteration makes a nest uneven

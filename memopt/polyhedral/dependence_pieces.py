@@ -12,8 +12,9 @@ In ``pairs`` the counters of the earlier instance have their own names, those of
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected

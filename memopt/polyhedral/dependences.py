@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
 from memopt.ir.scop import TRIPS, Access, Scop, Statement

@@ -12,15 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, lru_cache
 from typing import Any
 
-import islpy as isl
-
+from memopt.imports import stand_in
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Statement
+
+with stand_in("islpy.version", VERSION=(), VERSION_TEXT=""):  # it would ask importlib.metadata, which is slow to import
+    import islpy as isl
 
 # isl crashes without a message when two objects of different contexts meet. So there is only this one.
 _CONTEXT = isl.DEFAULT_CONTEXT

@@ -11,9 +11,9 @@ the remainder of floor division: isl's exact, non-negative and floor divisions a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import VerifyError
 from memopt.polyhedral.isl import IntegerMap, IntegerSet, budget, syntax_tree
 

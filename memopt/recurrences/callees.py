@@ -10,8 +10,8 @@ known of a function that is not among them: it reads and writes what the System 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import FlowGraph, Kind
 from memopt.ir.operations import Block, Get, Put
 

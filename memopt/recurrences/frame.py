@@ -11,8 +11,8 @@ two paths give a register different offsets, it has none. A slot that overlaps a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import FlowGraph, Kind
 from memopt.ir.operations import Block, Compute, Get, Literal, Load, Operand, Operation, Put, Store, Temp
 

@@ -18,12 +18,12 @@ not known; whether a dependence in the frame is that of an induction; whether a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
 from memopt.cfg.dominators import dominates
 from memopt.cfg.loop_nesting import Nesting
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import Loop
 from memopt.recurrences.demand import demanded
 from memopt.recurrences.inductions import step_of

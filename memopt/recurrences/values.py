@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 
 from memopt.cfg.dominators import immediate_dominators
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import BasicBlock, FlowGraph, Kind
 from memopt.ir.operations import Block, Compute, Exit, Get, Jump, Literal, Load, Operand, Put, Store, Temp
 from memopt.ir.reasons import Rejected

@@ -55,6 +55,7 @@ def _loop(loop: LoopReport) -> dict[str, Any]:
                    "reason": x.reason.value, "explanation": x.reason.explain, "detail": x.detail or None,
                    "statement": _statement(x.statement)} for x in loop.tried],
         "plan": loop.plan or None,
+        "planned_before": loop.planned_before,
         "seconds_per_iteration_before": loop.seconds_per_iteration_before,
         "seconds_per_iteration_after": loop.seconds_per_iteration_after,
         "measured_in": None if loop.seconds_per_iteration_before is None else (

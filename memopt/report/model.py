@@ -9,11 +9,11 @@ the loop has a plan as well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 from memopt.elf.lines import SourceLine
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, VerifyError
 
 HOT_SHARE = 0.02  # the report for people leaves out kept loops with a smaller share of the samples
@@ -76,6 +76,7 @@ class LoopReport:
     iterations_run: int = 0  # outer iterations that the version ran, by its own counter
     runs: int = 0  # entries that the version ran, by its own counter
     shadow_speedup: float | None = None  # measured in trial copies of the process
+    planned_before: bool = False  # the plan is that of an earlier run
     in_service: bool = False  # both times per iteration were measured in service; else both in trial copies
 
     def __post_init__(self) -> None:

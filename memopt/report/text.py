@@ -83,6 +83,7 @@ def _loop_lines(loop: LoopReport, verbose: bool) -> list[str]:
     if loop.reason is not None:
         return [head + f"left alone, because {_why(loop, verbose)}"]
     when = "" if loop.installed_after_seconds is None else f" {duration(loop.installed_after_seconds)} after the start"
+    when += ", by the plan of an earlier run" if loop.planned_before else ""
     return [head + "replaced" + when, f"  {loop.plan}", *_speed_lines(loop), *_around(tried)]
 
 

@@ -7,7 +7,8 @@ which ``memopt profile`` option fills the tables that the query reads.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from memopt.ir.frozen import dataclass
 
 # Fragments of SQL: the seconds of all samples; the seconds of each loop itself, as the table ``own``; columns for the
 # function and an address.

@@ -16,10 +16,10 @@ the function ends with a tail jump to another one: both return at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy
 
+from memopt.ir.frozen import dataclass
 from memopt.traces.allocators import PRODUCT, SECOND
 from memopt.traces.core.compiler import kernel
 from memopt.traces.core.format import BLOCK, EXTRA, FLAGS, BlockShape, Words

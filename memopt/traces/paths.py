@@ -15,10 +15,10 @@ does not show, because recording began within it, is not counted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy
 
+from memopt.ir.frozen import dataclass
 from memopt.traces.core.compiler import kernel
 from memopt.traces.core.format import RESUMED, Words
 from memopt.traces.core.tables import extended, joined, larger, new_table, pointer, slot

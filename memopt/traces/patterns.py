@@ -18,11 +18,11 @@ of the literature; runs of runs show nested loops (Matsubara and Sato, Hierarchi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy
 
+from memopt.ir.frozen import dataclass
 from memopt.traces.core.tables import Array, longer, zeros
 from memopt.traces.pattern_levels import (
     BUFFER_WORDS,

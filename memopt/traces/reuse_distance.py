@@ -14,10 +14,10 @@ lines at higher places were touched since then.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy
 
+from memopt.ir.frozen import dataclass
 from memopt.traces.core.compiler import kernel
 from memopt.traces.core.format import BLOCK, FLAGS, LINE, Access, Words
 from memopt.traces.core.reader import Reading, first_site, named

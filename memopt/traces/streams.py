@@ -10,10 +10,10 @@ most frequent ones (``core/frequent.py``).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy
 
+from memopt.ir.frozen import dataclass
 from memopt.traces.core.compiler import kernel
 from memopt.traces.core.format import BLOCK, FLAGS, LINE, Access, Words
 from memopt.traces.core.frequent import count_value, counted

@@ -21,11 +21,11 @@ for functions that switch to another stack and back.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy
 
 from memopt.instrumentation.value_probes import Moment, Point
+from memopt.ir.frozen import dataclass
 from memopt.traces.core.compiler import kernel
 from memopt.traces.core.format import RESUMED, Words
 from memopt.traces.core.frequent import count_value, counted

@@ -12,11 +12,11 @@ this for all active loops at once, from the innermost outwards.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy
 
+from memopt.ir.frozen import dataclass
 from memopt.traces.core.active_loops import (
     ACTIVE,
     BLOCK_NOW,

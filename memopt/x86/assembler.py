@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import VerifyError
 from memopt.x86.decoder import decode
 from memopt.x86.instructions import Align, Bytes, Code, Imm, Instruction, Label, LabelRef, Mem, Reg

@@ -22,7 +22,8 @@ import itertools
 import re
 import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+
+from memopt.ir.frozen import dataclass
 
 _MOST_ENTRIES = 4096
 _NEAR = 64 << 10  # bytes from label to label of one function

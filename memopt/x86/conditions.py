@@ -11,9 +11,9 @@ with its own algebra.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected
 
 Value = TypeVar("Value")

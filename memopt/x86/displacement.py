@@ -17,8 +17,8 @@ under the patch (memopt/x86/code_pointers.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, Loop
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.code_pointers import Part, Surroundings, named

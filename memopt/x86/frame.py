@@ -11,9 +11,9 @@ for a layout before its need of local bytes is known. Code that uses a frame exp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from memopt.ir.code import FRAME_BUSY, FRAME_CHUNK, FRAME_HOLDER, FRAME_LIMIT
+from memopt.ir.frozen import dataclass
 from memopt.ir.scop import LIMIT, TRIPS
 from memopt.x86.instructions import GENERAL
 

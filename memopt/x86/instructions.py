@@ -10,8 +10,9 @@ placed, except through labels and ``rip``.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from memopt.ir.frozen import dataclass
 
 _SIZES = {1: "byte", 2: "word", 4: "dword", 8: "qword", 16: "xmmword", 32: "ymmword", 64: "zmmword"}
 _UNSIZED = ("lea", "xsave", "xrstor", "fxsave", "fxrstor", "prefetch", "clflush",

@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-import cffi
-
+from memopt.imports import deferred, stand_in
 from memopt.ir.graph import DecodedInstruction
 from memopt.ir.operations import Block, Literal, Operand
 from memopt.ir.reasons import Reason, Rejected
@@ -29,7 +28,15 @@ from memopt.x86.lanes import UnknownOperator, Value, scalar
 from memopt.x86.predicates import always
 from memopt.x86.vector_operators import multiply_add_pairs
 
-with temporary_files_in(f"pyvex-{sys.implementation.cache_tag}-{cffi.__version__}"):  # where it loads a pickle from
+with deferred("pycparser"):  # cffi needs it only as long as there is no pickle of what it has parsed
+    import cffi
+    import cffi.cparser
+
+# Lifters for instructions of systems that libVEX does not know: pyvex registers none where they are no lifters.
+_SPOTTERS = ("AARCH64Spotter", "AMD64Spotter", "ARMSpotter", "X86Spotter")
+
+with (stand_in("pyvex.lifting.gym", **dict.fromkeys(_SPOTTERS, object)),
+      temporary_files_in(f"pyvex-{sys.implementation.cache_tag}-{cffi.__version__}")):  # where it loads a pickle from
     import pyvex
 
 # libVEX translates at most 99 instructions at a time; with fewer its temporary store, of fixed size, does not overflow.

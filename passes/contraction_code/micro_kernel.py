@@ -9,8 +9,8 @@ gets exactly the statement's operations, in the statement's operand order, with 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.plan import Isa
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Apply, ElementType, Expression, Read

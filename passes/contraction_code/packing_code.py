@@ -12,8 +12,8 @@ its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.plan import Isa
 from memopt.x86.instructions import Mem
 from passes.contraction_schedule.contraction import Operand

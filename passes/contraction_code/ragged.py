@@ -10,8 +10,7 @@ NaNs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from memopt.ir.frozen import dataclass
 from memopt.x86.instructions import Mem
 from passes.vector.emitter import Emitter, register_of
 

@@ -7,9 +7,9 @@ a new ``ScheduledRegion`` or raises ``Rejected``. Invariant: ``verify`` holds fo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.plan import Pack, Plan, RegisterTile, TileLoop
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.region import Region

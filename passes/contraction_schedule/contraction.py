@@ -15,9 +15,10 @@ no checks of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa, Pack, Plan
 from memopt.ir.reasons import Reason, Rejected, VerifyError

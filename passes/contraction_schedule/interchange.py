@@ -11,8 +11,9 @@ are shared most. All others run outside, one iteration at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Statement
 from memopt.models.contraction_cost import stride

@@ -10,8 +10,9 @@ passes.legality.contractions checks it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.plan import Pack
 from memopt.ir.reasons import VerifyError
 from memopt.models.contraction_cost import stride

@@ -10,9 +10,9 @@ Sound because the last pass is a second legality check, which shares no code wit
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.plan import NestPlan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region

@@ -5,8 +5,9 @@ The trial run has the last word. This pass saves it from nests that cannot win.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected
 from memopt.models.contraction_cost import estimate
 from passes.context import Context

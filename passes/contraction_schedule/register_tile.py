@@ -10,8 +10,9 @@ because ``interchange`` has shown that rows and lanes do not depend on each othe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.plan import RegisterTile as Tile
 from memopt.ir.plan import TileLoop
 from memopt.ir.reasons import Reason, Rejected, VerifyError

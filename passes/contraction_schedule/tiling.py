@@ -10,8 +10,9 @@ Legal because the reduction still ascends for each result, and the three tile di
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.plan import Isa, TileLoop
 from memopt.ir.reasons import VerifyError
 from memopt.models.contraction_cost import stride

@@ -19,9 +19,10 @@ Five properties are shown:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Leaf, LoopPlan, Rebase, Storage
 from memopt.ir.reasons import Reason, Rejected

@@ -13,9 +13,10 @@ the leaf does not name has the single number 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Leaf, LoopPlan, Storage
 from memopt.ir.reasons import Reason, Rejected, VerifyError

@@ -10,8 +10,7 @@ In: the plan, and the guards as context. Out: isl's syntax tree, with a call for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Leaf, LoopPlan
 from memopt.ir.reasons import VerifyError

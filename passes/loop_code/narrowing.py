@@ -12,9 +12,10 @@ operations wrap around and raise no flags. Floating-point operations are left as
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from memopt.ir.evaluate import signed
+from memopt.ir.frozen import dataclass
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read
 
 _BY_BITS = {8: ElementType.I8, 16: ElementType.I16, 32: ElementType.I32, 64: ElementType.I64}

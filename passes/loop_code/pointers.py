@@ -11,8 +11,8 @@ a frame slot, for each group. The address of a group at a point is ``base + row*
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.instructions import Mem

@@ -11,8 +11,8 @@ register asked for (``stored``: rbx), nothing else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.x86.instructions import Mem
 from passes.loop_code.ast_code import floor_divide, linear

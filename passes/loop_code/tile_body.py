@@ -12,8 +12,9 @@ replacement) stays in its register from ``begin`` to ``end``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Apply, ElementType, Expression, Index, Read, Statement, evaluated, plain_reads
 from memopt.x86.instructions import Mem

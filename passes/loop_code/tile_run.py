@@ -10,8 +10,9 @@ the row, vector and step number that the names of the axes (``ROW``, ``VECTOR``,
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa
 from memopt.ir.reasons import Reason, Rejected

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.operations import PREDICATES
 from memopt.ir.scop import Apply, Expression, Index, Read, evaluated
 from passes.loop_code.leaf_shape import ROW, SEQUENTIAL, VECTOR, AccessAlong, LeafShape

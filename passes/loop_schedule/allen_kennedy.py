@@ -14,10 +14,11 @@ every date that is added keeps the dependences that are left (``carried_dependen
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import islice, product
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Date
 from memopt.ir.reasons import Reason, Rejected

@@ -15,10 +15,11 @@ all that are left.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations, permutations, product
 from math import ceil
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.plan import MOST_LANES, Date, Leaf
 from memopt.ir.scop import Access, Scop, Statement, extreme

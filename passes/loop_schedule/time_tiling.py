@@ -14,9 +14,10 @@ Legal because no dependence goes back along the front or along time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, prod
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Date
 from memopt.ir.scop import Access, Scop, Statement

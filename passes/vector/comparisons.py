@@ -9,8 +9,9 @@ elements, as wide as the operands that were compared.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.operations import PREDICATES
 from memopt.ir.scop import ElementType
 from memopt.x86.instructions import Mem, sub_register

@@ -13,8 +13,9 @@ mask can neither raise a floating-point flag nor fault.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.scop import ElementType
 from memopt.x86.instructions import Mem, Operand, sub_register
 from passes.vector.emitter import Emitter, fits

@@ -11,8 +11,8 @@ raise a floating-point flag never computes on those bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.plan import Isa
 from memopt.ir.reasons import VerifyError
 from memopt.ir.scop import ElementType, Expression

@@ -19,10 +19,10 @@ symbols in them. Sets that isl cannot scan within its budget are Rejected(NO_SCH
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from memopt.ir.cells import CellSet
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Guard, Progression, Region, Relation

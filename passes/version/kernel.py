@@ -10,9 +10,8 @@ still hold their values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from memopt.ir.code import Placement
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.plan import NestPlan, Part, Plan
 from memopt.ir.region import Region

@@ -30,9 +30,9 @@ import signal
 import struct
 import sys
 import time
-from dataclasses import dataclass
 from typing import NoReturn
 
+from memopt.ir.frozen import dataclass
 from runtime.launch.signals import BLOCKED, UNBLOCKABLE, SignalState
 
 _libc = ctypes.CDLL(None, use_errno=True)

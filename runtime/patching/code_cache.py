@@ -22,7 +22,7 @@ import os
 import resource
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from memopt.ir.code import (
     FRAME_CHUNK,
@@ -33,6 +33,7 @@ from memopt.ir.code import (
     STATISTICS_RUNS,
     Placement,
 )
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from runtime import faults
 from runtime.target import remote_calls

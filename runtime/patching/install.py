@@ -28,10 +28,11 @@ import time
 from collections import abc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from memopt.ir.code import FRAME_BUSY, FRAME_LIMIT, FRAME_RETIRED, Placement
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.decoder import decode
 from runtime import faults

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from memopt.elf.kept import load, store
+from memopt.ir.frozen import dataclass
 from runtime.recording.placed import Placed
 from runtime.recording.translation.code_map import Text
 from runtime.recording.translation.layout import SITE_LINK, SITE_UNIT

@@ -9,8 +9,9 @@ answers with the addresses of the process that it is placed in (live), unless th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memopt.ir.frozen import dataclass
 from runtime.recording.translation.unit import SYSCALL_BYTES, NodeLayout, Site, Unit, Watched
 
 

@@ -20,13 +20,14 @@ import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Protocol
 
 import numpy
 from numpy.typing import NDArray
 
 from memopt.instrumentation.edge_counters import Counts
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected
 from runtime import faults
 from runtime.launch.jobcontrol import Asked, Event, Supervisor, TraceStop

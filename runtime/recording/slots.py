@@ -12,8 +12,8 @@ of a thread that has ended (``Watcher.take``). So the next thread with its slot 
 from __future__ import annotations
 
 from copy import copy as shallow_copy
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected
 from runtime.recording.translation.layout import TRACE_BYTES, TRACE_START
 from runtime.target.memory import PAGE

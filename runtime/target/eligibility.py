@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected
 from runtime.target.ptrace import TargetEnded
 from runtime.target.sigsegv import check_loaded

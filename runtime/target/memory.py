@@ -14,8 +14,8 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected
 from runtime import faults
 

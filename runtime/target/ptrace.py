@@ -15,9 +15,10 @@ import os
 import signal
 import struct
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import Enum
 
+from memopt.ir.frozen import dataclass
 from runtime import faults
 
 # include/uapi/linux/ptrace.h, arch/x86/include/uapi/asm/ptrace-abi.h

@@ -30,9 +30,10 @@ import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from runtime.target import ptrace
 from runtime.target.contexts import may_resume

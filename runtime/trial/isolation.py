@@ -30,8 +30,9 @@ import signal
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from runtime.target import ptrace, remote_calls
 from runtime.target.memory import Mapping, mappings

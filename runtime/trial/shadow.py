@@ -21,10 +21,11 @@ import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from types import TracebackType
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Rejected
 from runtime import faults
 from runtime.target import ptrace, remote_calls

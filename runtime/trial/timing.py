@@ -17,10 +17,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 
 from memopt.ir.code import FRAME_CHUNK, FRAME_LIMIT, STATISTICS_RUNS, CompiledRegion, Placement
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Footprint, Region
 from memopt.ir.scop import TRIPS

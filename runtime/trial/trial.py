@@ -19,9 +19,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from memopt.ir.code import CompiledRegion, Placement
+from memopt.ir.frozen import dataclass
 from memopt.ir.plan import NestPlan, Plan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import PROGRAM_COUNTER, Cell, Lane, LiveIn, Region, Register, admits

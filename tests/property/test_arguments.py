@@ -20,7 +20,8 @@ WRITABLE = {"exec": ("old", "new", "link"), "profile": ("empty", "new", "profile
 # In the folder of the test: files that are there, that can be made, that cannot be written; and words that name none.
 FILES = ("old", "empty", "profile.db", "link", "dangling", "new", "folder/new", "folder", "missing/new", "/dev/null",
          "", "-", "--quiet", "--")
-SWITCHES = {"exec": ("--quiet", "--dry-run", "--verbose", "--no-shadow", "--follow"), "profile": ("--quiet",)}
+SWITCHES = {"exec": ("--quiet", "--dry-run", "--verbose", "--no-shadow", "--no-cache", "--follow"),
+            "profile": ("--quiet",)}
 NAMING = {"exec": ("--json", "--report"), "profile": ("-o", "--output")}  # options that take a file
 OTHERS = ("--exact", "--fp=fast", "--help", "--undo", "-x", "-", "--json=old", "-onew", "--quie", "--isa", "avx2",
           "--json", "-o", "--report")

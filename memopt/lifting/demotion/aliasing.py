@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Rejected
 from memopt.ir.region import Interval

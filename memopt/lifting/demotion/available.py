@@ -11,8 +11,9 @@ point.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.scalar_expansion import is_private

@@ -6,8 +6,7 @@ then restrict the iteration domains of two statements, and neither has to select
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.lifting.values.canonical import made
 from memopt.lifting.values.values import Atom, Node, Truth, Value, constant, within

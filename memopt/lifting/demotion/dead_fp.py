@@ -20,8 +20,9 @@ Three kinds of operations are left out:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.operations import COMPARING, RAISING, SIGNALLING
 from memopt.ir.scop import FLOATS

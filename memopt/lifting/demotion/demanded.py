@@ -10,8 +10,8 @@ values of loops (``Flow``). It is sound because it visits every value from which
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.lifting.values.bits import base_and_offset, extract
 from memopt.lifting.values.loop_tree import LoopNode, loads_of, loop_name, loops_of, stores_of
 from memopt.lifting.values.values import Carried, Final, Loaded, Node, Value

@@ -12,9 +12,9 @@ value is stored to after the loop. None where there is no such cell, or where th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.lifting.demotion.available import AvailableValues
 from memopt.lifting.demotion.demanded import Demanded

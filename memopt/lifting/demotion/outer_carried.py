@@ -12,8 +12,8 @@ with what the register holds at entry (memopt.ir.region.RegisterCarried).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Lane, MemoryBacked, Register

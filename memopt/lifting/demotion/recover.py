@@ -19,9 +19,10 @@ If it does not, the attempt is abandoned, and the next one keeps that value in a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NoReturn
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import MemoryBacked

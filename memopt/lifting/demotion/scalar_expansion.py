@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 
 PRIVATE = "p:"  # prefix of the symbols of private arrays

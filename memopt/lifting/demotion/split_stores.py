@@ -6,8 +6,9 @@ Example: ``movlps [rdi], xmm0`` stores two floats as one 64-bit lane, ``store [r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memopt.ir.frozen import dataclass
 from memopt.lifting.demotion.demanded import Flow
 from memopt.lifting.values.bits import base_and_offset, extract
 from memopt.lifting.values.loop_tree import Guarded, Item, LoopNode, StoreEvent

@@ -7,9 +7,10 @@ knows where arrays begin. Addresses are Linear over live-in symbols and loop cou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Apply, ElementType, Expression, Index, render_operands
 

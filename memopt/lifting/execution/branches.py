@@ -13,8 +13,8 @@ conjunctions of affine conditions). The conditions that an answer relies on beco
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.lifting.execution.parameters import parametric

@@ -12,8 +12,7 @@ Bounds and rows that depend on the current outer iteration can be compared exact
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.region import Trips
 from memopt.ir.scop import TRIPS

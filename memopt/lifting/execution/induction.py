@@ -18,10 +18,11 @@ first, which needs no trial of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import lcm
 
 from memopt.cfg.dead_registers import dead_registers
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import Loop
 from memopt.ir.linear import Linear
 from memopt.ir.operations import CLOBBERED, Forget, Put

@@ -22,9 +22,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from memopt.cfg.dominators import immediate_postdominators
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.operations import (
     CHECK,

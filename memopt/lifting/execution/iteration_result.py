@@ -7,8 +7,9 @@ at the test. An inner loop stands in the iteration of the loop around it as a ``
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.lifting.execution.assumptions import State
 from memopt.lifting.values.loop_tree import Item, Raising, Read

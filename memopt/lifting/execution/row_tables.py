@@ -16,9 +16,10 @@ these loads alone (memopt.ir.region.Progression).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
 from memopt.lifting.values.loop_tree import Guarded, Item, LoopNode, RowLoad, rewritten

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop

@@ -13,8 +13,9 @@ In: items. Out: their ``Shape``, and items with other linears or conditions.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Apply, Expression, Read, Scalar
 from memopt.lifting.demotion.statements import (

@@ -12,9 +12,10 @@ written: copying a cell again changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
 from memopt.ir.scop import Read

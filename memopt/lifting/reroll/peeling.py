@@ -10,8 +10,9 @@ iterations (memopt.lifting.reroll.isomorphism), and what stands between them is 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop, statements_of
 from memopt.lifting.reroll.isomorphism import (

@@ -11,10 +11,11 @@ to hold by a guard (``equate``) or by lifting again under an equation (``always`
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 from typing import Protocol
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
 from memopt.ir.scop import Scalar

@@ -11,8 +11,9 @@ be the next r iterations in their order.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear, Quotient
 from memopt.lifting.demotion.statements import StatementLoop, statements_of
 from memopt.lifting.reroll.isomorphism import conditions, moved, restricted, shape, unconditional

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop

@@ -10,8 +10,7 @@ numbers, and the pieces that then run are proved to be all iterations of the loo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.lifting.demotion.statements import StatementLoop
 from memopt.lifting.reroll.isomorphism import conditions, moved, restricted, shape, unconditional

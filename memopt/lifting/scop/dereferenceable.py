@@ -11,8 +11,8 @@ read that the original performs cannot fault. Only conditions that hold at the c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.scop import TRIPS
 from memopt.lifting.values.loop_tree import Read

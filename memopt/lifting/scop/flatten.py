@@ -10,8 +10,8 @@ element type for each array.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Access, Apply, Array, Dimension, ElementType, Expression, Index, Statement

@@ -11,10 +11,11 @@ same order. A single short loop around one statement is left alone: register til
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import prod
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Access, Apply, Expression, Index, Read, Scop, Statement, plain_reads
 

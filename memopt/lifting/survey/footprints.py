@@ -12,11 +12,12 @@ equations, 1999.)
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy
 from numpy.typing import NDArray
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.lifting.values.loop_tree import Guarded, Item, LoadEvent, LoopNode, StoreEvent, rewritten
 from memopt.lifting.values.values import Substitution

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import combinations
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS

@@ -7,8 +7,8 @@ them. In: a callable that becomes False when the time is over. Out: nothing, or 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected
 
 

@@ -11,8 +11,9 @@ numbers; every other truth value is a ``Node`` of one bit. Every rule is an iden
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from memopt.ir.frozen import dataclass
 from memopt.lifting.values.bits import base_and_offset, bitwise, concat, extract, inverted, mask, select, truth_of, zext
 from memopt.lifting.values.loop_tree import CarriedValue, Guarded, Item, LoadEvent, LoopNode, StoreEvent
 from memopt.lifting.values.values import (

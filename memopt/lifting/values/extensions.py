@@ -11,8 +11,9 @@ nothing: number and symbol are equal modulo 2**bits.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 
 WIDE = "w:"  # prefix of a symbol that stands for an extended value

@@ -10,8 +10,9 @@ This is the form between symbolic execution (memopt.lifting.execution.executor) 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.lifting.values.numbers import LOOP_COUNTER
 from memopt.lifting.values.values import Node, Substitution, Value

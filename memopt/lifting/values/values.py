@@ -13,9 +13,9 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 
 

@@ -26,6 +26,7 @@ from memopt.session.improving.prefilter import around, worth_lifting
 from memopt.session.improving.worker import Worker
 from memopt.session.replacing import stages
 from memopt.session.replacing.decision import (
+    AT_ONCE,
     TRANSIENT,
     Attempt,
     Decision,
@@ -52,12 +53,10 @@ if TYPE_CHECKING:
 LEAST_SHARE, MOST_SHARE = 0.2, 0.5
 LONG_SECONDS = 0.5  # an outer loop whose attempt took longer is not tried again before the loops inside it
 SAME_LOOKS = 3  # a loop whose sizes differ between entries is given up when the same guards have failed so often
+EXPECTING_SECONDS = 2.0  # of the program, in which a loop with a stored plan is waited for with more looks
 GONE_SAMPLES, GONE_SHARE = 300, 0.05  # in so many units of time, less than this share in the loop: it is left
 # While no version is in service, memopt may work 1 s plus 20 % of the program's time before it counts as in vain.
 VAIN_SECONDS, VAIN_SHARE = 1.0, 0.2
-
-# Refusals that say nothing about the loop: no other loop is tried after them. DRY_RUN: it would have been replaced.
-_AT_ONCE = frozenset({Reason.ENDED, Reason.DRY_RUN, Reason.COPY_COSTS})
 
 # Refusals after which no copy is kept. After all others it may run on to the next loop.
 _NEW_COPY = TRANSIENT | {Reason.ENDED, Reason.COPY_COSTS, Reason.INTERNAL}
@@ -117,6 +116,10 @@ class Improver:
         self.in_service.adapt_chunks()
         if self.in_service.review() or self.in_service.unlock():
             return True
+        known = self.history.known.come_to(hotness.recent, self._executable) if self.history.known.expecting else None
+        if known is not None:
+            self.worker.start(functools.partial(self.improve, known))
+            return True
         address = hotness.hottest()
         if address is None or hotness.open_share < (MOST_SHARE if self._in_vain() else LEAST_SHARE):
             if self.history.copies.kept:
@@ -142,6 +145,16 @@ class Improver:
         """
         limit = VAIN_SECONDS + VAIN_SHARE * (time.monotonic() - self.process.started)
         return not self.history.installed and self._spent > limit
+
+    @property
+    def expecting(self) -> bool:
+        """Whether the program may soon come to a loop that an earlier run has replaced. One that has not come to it for
+        a while is no longer looked at more often than others."""
+        return self.history.known.expecting and time.monotonic() - self.process.started < EXPECTING_SECONDS
+
+    @property
+    def _executable(self) -> tuple[tuple[int, int, int, str], ...]:
+        return tuple((m.start, m.end, m.offset, m.path) for m in self._maps)
 
     def _look_at_code(self) -> None:
         """Note where code is mapped: the report is made when the program has ended."""
@@ -263,9 +276,11 @@ class Improver:
             refusals.append((loop, why))
             self._note(attempt, site, loop, why, site.loops.index(loop))
 
-        for loop in site.loops:
-            known = self.history.refused.get(loop)
+        first = self.history.known.planned(site, site.loops)
+        for loop in sorted(site.loops, key=lambda loop: loop is not first):
+            known = self.history.refused.get(loop) or self.history.known.refusal(site, loop)
             if known is not None:
+                self.history.refused[loop] = known
                 left_alone(loop, known)
                 continue
             began = time.monotonic()
@@ -279,11 +294,12 @@ class Improver:
                 if loop is not site.loops[-1] and rejected.reason in (Reason.NOT_REACHED, Reason.TOO_SHORT):
                     most = self._most_tries(rejected.reason, time.monotonic() - began)
                 again = rejected.reason in TRANSIENT and self._tries.get(attempt.address, 0) + 1 < most
-                if again or rejected.reason in _AT_ONCE:
+                if again or rejected.reason in AT_ONCE:
                     raise  # a later attempt may succeed
                 left_alone(loop, rejected)
                 if rejected.reason not in TRANSIENT or most == 1:
                     self.history.refused[loop] = Rejected(rejected.reason, rejected.detail)
+                    self.history.known.left_alone(site, loop, rejected)
             if loop is site.loops[0] and (installed := self._replace_around(attempt, site)) is not None:
                 return installed
         own = [r for loop, r in refusals if loop.blocks <= nest.blocks]  # other refusals are of loops around the nest
@@ -340,7 +356,7 @@ class Improver:
             try:
                 return self._replace_loop(self.process, site, loop, history)
             except Rejected as rejected:
-                if rejected.reason not in TRANSIENT | _AT_ONCE and changed(self.process.pid, site):
+                if rejected.reason not in TRANSIENT | AT_ONCE and changed(self.process.pid, site):
                     raise Rejected(Reason.CODE_CHANGED, "while memopt worked on it") from rejected
                 found = history.findings
                 failed.append(found.guards)
@@ -364,6 +380,10 @@ class Improver:
             decisions.append(current.decision or current.refused(Reason.ENDED, "", self.history.findings))
         decisions += [d for d in self._postponed.values() if d.address not in {x.address for x in decisions}]
         loops = [loop_report(d, hotness, process.started) for d in decisions]
+        notes = (*notes, *self.history.known.notes)
+        if (count := self.history.known.refused) and process.options.verbose:
+            whom = "1 loop was" if count == 1 else f"{count} loops were"
+            notes = (*notes, f"{whom} left alone as in earlier runs, without another look")
         found, unlooked = account(hotness.samples, decisions, tuple(hotness.settled), self._maps, self._sources,
                                   LEAST_SHARE)
         if self.history.left:
@@ -382,6 +402,13 @@ class Improver:
         gained = sum(x.iterations_run * (x.seconds_per_iteration_before - x.seconds_per_iteration_after) for x in loops
                      if x.seconds_per_iteration_before is not None and x.seconds_per_iteration_after is not None)
         return max(0.0, elapsed + gained - self.process.copies.spent - self.process.timer.stopped)
+
+    def keep(self) -> None:
+        """Leave what was found out to later runs."""
+        try:
+            self.history.known.write()
+        except Exception as error:  # noqa: BLE001 - the program's end must still become memopt's
+            say_internal("plans", error)
 
     def close(self) -> None:
         """The program has ended: give up what memopt still holds of it.

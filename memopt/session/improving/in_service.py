@@ -176,6 +176,9 @@ class InService:
         history = self.history
         history.refused.clear()
         again = verdict.sizes and history.look_again(version.address, version.entry)
+        never_ran = verdict.reason is Reason.GUARD_FAILED and not version.cache.read_statistics().runs
+        if verdict.reason is Reason.NOT_FASTER or never_ran:
+            history.known.failed(version.site.path, version.stored, verdict.reason)
         try:
             if again and set_aside(self.process, version):
                 self._follow(version)

@@ -18,10 +18,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import mean, median, quantiles
 
 from memopt.ir.code import FRAME_BUSY, FRAME_LIMIT, FRAME_RETIRED
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected
 from runtime.patching.code_cache import NO_LIMIT, CodeCache, Statistics
 from runtime.target.memory import Memory

@@ -11,8 +11,9 @@ some virtual machines take microseconds for it. Samples tell its time with an er
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason
 from runtime.patching.code_cache import Statistics
 

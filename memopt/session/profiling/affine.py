@@ -9,10 +9,11 @@ rest. Out: a ``Nest`` for each hot nest, and its rows. Nothing is installed: the
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NoReturn
 
 from memopt.instrumentation.memory_operands import accesses
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import Loop
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected

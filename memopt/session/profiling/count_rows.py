@@ -14,12 +14,13 @@ import bisect
 import itertools
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy
 
 from memopt.cfg.loop_nesting import Nesting
 from memopt.instrumentation.edge_counters import Counts, Place
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import Loop
 from runtime.recording.recorder import Counted
 from runtime.recording.translation.code_map import Text

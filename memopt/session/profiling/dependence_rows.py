@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import Loop
 from memopt.session.profiling.count_rows import Static
 from memopt.session.profiling.recurrence_rows import LoopRecurrences

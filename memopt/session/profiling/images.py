@@ -10,10 +10,11 @@ from __future__ import annotations
 import bisect
 import functools
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from memopt.elf.image import ElfError, Image
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Rejected
 from runtime.sampling.samples import Ended, Executed, Forked, Mapped, News
 from runtime.target.memory import mappings

@@ -11,11 +11,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy
 from numpy.typing import NDArray
 
+from memopt.ir.frozen import dataclass
 from memopt.session.profiling.count_rows import Written
 from memopt.session.profiling.dependence_rows import Carrier, DependenceRows, Place, Placed
 from memopt.session.profiling.objects import Objects

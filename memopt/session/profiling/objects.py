@@ -9,10 +9,10 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Symbols, demangle
+from memopt.ir.frozen import dataclass
 from memopt.traces.allocations import Allocation
 from runtime.recording.translation.code_map import Text
 from runtime.target.memory import Mapping

@@ -16,6 +16,7 @@ The stages, in their order:
 - ``others``: loops that others may wait for, and how often their versions come back to their guards.
 - ``one_thread_guards``: guards that the program has one thread.
 - ``compilation``: schedule and generate: plans for the region, and machine code for each.
+- ``stored_plan``: schedule: the plan of an earlier run, proved again.
 - ``constant_text``: reserve: whether the program can change its code, for loops that have to move.
 - ``reservation``: reserve: room for the patch, and memory for a version in the process.
 - ``validation``: validate: the original and the versions run the same iterations in shadows, and must agree.
@@ -27,11 +28,12 @@ Shared by the stages:
 - ``process``: the process as the stages see it: how to stop it, how to copy it.
 - ``stage_times``: the time of each stage, and limits on processor time.
 - ``history``: decisions, refusals and live-in values of the loops of a process so far.
+- ``known``: what earlier runs found out about the loops, and what later ones will be told.
 - ``decision``: the decision about a loop, up to its line in the report.
 - ``source``: what the source says about the loops: their lines, and the statement behind a refusal.
 
-Tested by: tests/unit/memopt/session/replacing, a file for each module; ``stages``, ``compilation``, ``reservation`` and
-``installation`` by tests/equivalence/test_random_nests.py and tests/live/test_exec_*.py; ``callees`` by
-tests/live/test_calls.py; ``process``, ``history``, ``decision`` and ``source`` by
-test_in_service.py and test_improver.py.
+Tested by: tests/unit/memopt/session/replacing, a file for each module; ``stages``, ``compilation``, ``reservation``
+and ``installation`` by tests/equivalence/test_random_nests.py and tests/live/test_exec_*.py; ``stored_plan`` by
+tests/live/test_plans.py and tests/unit/passes/test_proved_again.py; ``callees`` by tests/live/test_calls.py;
+``process``, ``history``, ``decision`` and ``source`` by test_in_service.py and test_improver.py.
 """

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from memopt.cfg.flowgraph import discover
@@ -21,6 +20,7 @@ from memopt.cfg.library_models import COPIES, FILLS, FUNCTIONS, LibraryFunction
 from memopt.elf.image import ElfError, Image
 from memopt.elf.relocations import exports, symbol_of_slot
 from memopt.elf.symbols import Symbols
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import DecodedInstruction, Kind
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.decoder import decode, rip_target

@@ -45,6 +45,7 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
     """The region, without the displaced bytes, and the trip count to plan for. ``to_the_end``: last iterations are
     lifted too (memopt.lifting.lift.Code). Raises Rejected where the loop is not reached or not understood."""
     from memopt.ir.region import with_room
+    from memopt.ir.scop import TRIPS
     from memopt.session.replacing.one_thread_guards import one_thread
     from memopt.session.replacing.others import returning
     from runtime.trial.trial import live_values
@@ -65,8 +66,10 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
                 lifted = lift_at_next_arrival(process, code, shadow, first, lift)
             if history.entries(header):
                 lifted = for_recurring_sizes(lifted, lift, code, history, shadow)
-            trips, maps = trip_count(lifted.region, code.exits, shadow), shadow.maps()
-            region = returning(lifted.region, code.site, live_values(lifted.region, shadow), maps)
+            values, maps = live_values(lifted.region, shadow), shadow.maps()
+            planned = history.known.has_plan(code.site, header) and lifted.region.rollback is None
+            trips = values[TRIPS] if planned else trip_count(lifted.region, code.exits, shadow)
+            region = returning(lifted.region, code.site, values, maps)
         if region.single_threaded and not process.movable:  # code in a file looks itself
             region = one_thread(region, process.pid, maps)
         lifted = replace(lifted, region=region)

@@ -7,10 +7,11 @@ out again is refused from then on; its ``Installed`` is replaced by a ``Refused`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason
 from memopt.report.model import LoopReport, Outcome, Statement, Tried
 from memopt.session.measuring.verdict import Service
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from memopt.ir.plan import NestPlan
     from memopt.ir.reasons import Rejected
     from memopt.ir.region import Guard, Sample
+    from memopt.plans.entries import Entry
     from memopt.session.measuring.hotness import Hotness
     from memopt.session.replacing.site import Ranges, Site
     from memopt.x86.displacement import Displacement
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
 TRANSIENT = frozenset({Reason.THREADS, Reason.NOT_REACHED, Reason.SHADOW_INCONCLUSIVE, Reason.BLOCKED,
                        Reason.TOO_SHORT, Reason.NO_MEMORY, Reason.CODE_CHANGED})  # a later attempt may succeed
+
+# Refusals that say nothing about the loop: no other loop is tried after them. DRY_RUN: it would have been replaced.
+AT_ONCE = frozenset({Reason.ENDED, Reason.DRY_RUN, Reason.COPY_COSTS})
 
 
 @dataclass
@@ -76,6 +81,8 @@ class Installed:
     installed_after: float  # seconds from the start of the process
     service: Service
     behind: Installed | None = None  # the version that is asked where this one's guard fails
+    stored: Entry | None = None  # its entry in the plan cache
+    planned_before: bool = False  # its plan is that of an earlier run
     source: SourceLine | None = None
     tried: tuple[Tried, ...] = ()  # the loops around it that were left alone before
 
@@ -159,4 +166,4 @@ def loop_report(decision: Decision, hotness: Hotness, started: float) -> LoopRep
                 installed_after_first_sample_seconds=None if first is None else (
                     started + decision.installed_after - first),
                 iterations_run=iterations, runs=statistics.runs, shadow_speedup=speedup,
-                in_service=served is not None)
+                in_service=served is not None, planned_before=decision.planned_before)

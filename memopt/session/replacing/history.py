@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from memopt.session.replacing.decision import Decision, Findings, Installed, Refused
 from memopt.session.replacing.kept_shadow import KeptShadow
+from memopt.session.replacing.known import KnownLoops
 
 if TYPE_CHECKING:
     from memopt.ir.graph import Loop
@@ -40,6 +41,7 @@ class History:
     ahead: dict[int, list[Sample]] = field(default_factory=dict)  # by header: of entries that a copy came to
     new_sizes: set[int] = field(default_factory=set)  # headers of loops whose sizes do not come again
     left: int = 0  # bytes of versions that were taken out, which stay in the process
+    known: KnownLoops = field(default_factory=KnownLoops)  # by earlier runs
     named: bool = False  # whether profilers were told names for new code
 
     def entries(self, header: int) -> tuple[Sample, ...]:

@@ -11,10 +11,11 @@ import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from memopt.console import say
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Rejected
 from memopt.options import Options
 from memopt.session.replacing.stage_times import Timer

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from collections.abc import Mapping as MappingOf
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from memopt.cfg.natural_loops import entered_in_the_middle, find_loops, innermos
 from memopt.elf.image import ElfError, Image
 from memopt.elf.rewriting.original import Original, original_of
 from memopt.elf.symbols import Symbols
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
 from memopt.ir.operations import Block, Compute, Store
 from memopt.ir.reasons import Reason, Rejected

@@ -92,7 +92,7 @@ def _job(file: str, output: str, trainings: Sequence[Sequence[str]], options: Op
         raise NoGain("a library is trained by programs that load it: name one behind --train --")
     program = file if "/" in file else os.path.join(".", file)
     return Job(path, output, tuple(commands if library else ((program, *c[1:]) for c in commands)), library,
-               replace(options, quiet=True))
+               replace(options, quiet=True, cache=False))
 
 
 def _rewrite(job: Job) -> None:

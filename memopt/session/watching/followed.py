@@ -15,6 +15,8 @@ from memopt.options import Options
 from memopt.report.model import RunReport
 from memopt.session.improving.improver import Improver
 from memopt.session.measuring.hotness import Hotness
+from memopt.session.replacing.history import History
+from memopt.session.replacing.known import KnownLoops
 from memopt.session.replacing.process import Process
 from memopt.session.watching.sampling_rate import SamplingRate
 from memopt.session.watching.stop_sampling import look
@@ -42,7 +44,7 @@ class Followed:
             from memopt.session.snapshotting.keeping import keeper_of
 
             looked_after = keeper_of(options.snapshot).of(looked_after)
-        self.improver = Improver(looked_after)
+        self.improver = Improver(looked_after, history=History(known=KnownLoops(options)))
 
     @contextmanager
     def attached(self) -> Iterator[None]:
@@ -71,6 +73,7 @@ class Followed:
         self.sampler.close()
         notes = (self.sampler.note,) if self.sampler.note else ()
         report = self.improver.report(self.hotness, notes, self.name)
+        self.improver.keep()
         self.process.close()
         return report
 

@@ -34,6 +34,7 @@ from runtime.sampling.samples import Sample, Sampler
 if TYPE_CHECKING:
     from memopt.report.model import RunReport
     from memopt.session.improving.improver import Improver
+    from memopt.session.replacing.known import KnownLoops
     from memopt.session.snapshotting.keeping import Keeper
     from memopt.session.watching.followed import Follower
     from memopt.session.watching.started import Started
@@ -43,6 +44,8 @@ EAGER_SECONDS = 0.03  # between looks at processes that memopt did not start its
 NICE = 10
 STARTED_AFTER_SECONDS = 0.5  # of the program, until it is looked for processes that it has started
 IN_TURN = 1.1  # processes that took so much longer together than the run did not run in turn
+LOOK_UP_SECONDS = 0.01  # of the program, until it is looked up what earlier runs have found
+EXPECTED_SECONDS = 0.005  # between looks while the program may come to a loop with a plan of an earlier run
 WORTH_SAMPLES = 10  # until the improver is made ready: many programs end before they need one
 
 
@@ -59,7 +62,8 @@ class Session:
         self.worker = Worker()
         self.improver: Improver | None = None
         self.keeper: Keeper | None = None
-        self._prepared = False
+        self._prepared = self._looked_up = False
+        self._known: KnownLoops | None = None
         self.follower: Follower | None = None
         self.started: Started | None = None
         if options.follow:
@@ -96,6 +100,8 @@ class Session:
             faults.point("watch")
             busy = self._busy()
             calm = self.pace.look_after_seconds if self.follower is None else EAGER_SECONDS
+            if not self._looked_up or (self.improver is not None and self.improver.expecting):
+                calm = min(calm, EXPECTED_SECONDS)
             with self.gate:
                 self.supervisor.poll(YIELD_SECONDS if busy else calm)
             if busy:  # let the improver have the gate
@@ -123,13 +129,34 @@ class Session:
 
     def _consider(self) -> bool:
         """Let the improver take up the next hot loop; False where there is none. At first the improver itself is made,
-        in its thread."""
+        in its thread: at once where earlier runs have left plans for the program, else when there are samples."""
         if self.improver is not None:
             return self.improver.consider(self.hotness)
-        if not self._prepared and self.hotness.samples.total() >= WORTH_SAMPLES:
+        if self.worker.busy:
+            return False
+        if not self._looked_up:
+            if time.monotonic() - self.target.started >= LOOK_UP_SECONDS:
+                self._looked_up = True
+                if self.options.cache:
+                    self.worker.start(self._look_up)
+        elif not self._prepared and self.hotness.samples.total() >= WORTH_SAMPLES:
             self._prepared = True
             self.worker.start(self._prepare)
         return False
+
+    def _look_up(self) -> None:
+        try:
+            from memopt.session.replacing.known import KnownLoops
+
+            self._known = KnownLoops(self.options)
+            if self._known.expect(self.target.executable.image):
+                from memopt.session.replacing.stages import get_ready
+
+                self._prepared = True
+                self._prepare()
+                get_ready()
+        except Exception as error:  # noqa: BLE001 - then it is as if there were no cache
+            say_internal("plans", error)
 
     def _prepare(self) -> None:
         try:
@@ -141,6 +168,7 @@ class Session:
 
     def _new_improver(self) -> Improver:
         from memopt.session.improving.improver import Improver
+        from memopt.session.replacing.history import History
         from memopt.session.replacing.process import Process
 
         process = Process(self.target.pid, self.options, self.attached, self.target.started)
@@ -149,7 +177,8 @@ class Session:
 
             self.keeper = keeper_of(self.options.snapshot)
             process = self.keeper.of(process)
-        return Improver(process, self.worker)
+        history = History() if self._known is None else History(known=self._known)
+        return Improver(process, self.worker, history=history)
 
     def look(self) -> Sequence[Sample]:
         """Samples by stopping the program, for a system without perf events. The caller does not hold the gate."""
@@ -195,6 +224,7 @@ class Session:
             say_internal("report", error)
         if self.improver is not None:
             self.improver.close()
+            self.improver.keep()
         return self._with_snapshot(exit_value(outcome))
 
     def _with_snapshot(self, value: int) -> int:

@@ -17,10 +17,10 @@ have EXTRA words are in the trace.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy
 import numpy.typing
+
+from memopt.ir.frozen import dataclass
 
 Words = numpy.typing.NDArray[numpy.uint64]
 

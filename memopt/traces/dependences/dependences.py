@@ -22,11 +22,11 @@ import resource
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy
 
+from memopt.ir.frozen import dataclass
 from memopt.traces.core.active_loops import DONE, NEVER, Activity
 from memopt.traces.core.format import Access, BlockShape, Words
 from memopt.traces.core.reader import named

@@ -11,7 +11,7 @@ import bisect
 import functools
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from memopt.cfg.noreturn import NoReturn, does_not_return
@@ -20,6 +20,7 @@ from memopt.elf.kept import load, store
 from memopt.elf.landing import LandingPad, landing_pads
 from memopt.elf.relocations import slots as slots_of
 from memopt.elf.symbols import Function, Symbols
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected
 from runtime.target.memory import (
     Mapping,

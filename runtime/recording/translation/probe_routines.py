@@ -12,9 +12,9 @@ routines.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from memopt.ir.frozen import dataclass
 from runtime.recording.translation.asked_calls import ASKED_CALLS, Before
 from runtime.recording.translation.encode import (
     JUMP,

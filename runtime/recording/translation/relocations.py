@@ -12,12 +12,12 @@ Invariant: a copy that has been moved is the one that a translation at its place
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy
 from numpy.typing import NDArray
 
+from memopt.ir.frozen import dataclass
 from memopt.ir.reasons import Reason, Rejected
 
 _Integers = NDArray[numpy.int64]

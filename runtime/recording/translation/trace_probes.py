@@ -12,13 +12,13 @@ thread asks memopt to take it, and then goes on there.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from enum import Enum
 
 from memopt.cfg.loop_nesting import Nesting
 from memopt.instrumentation.hyperblocks import hyperblocks
 from memopt.instrumentation.memory_operands import Access, accesses
 from memopt.instrumentation.value_probes import Moment, Point
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import FlowGraph, Kind
 from memopt.ir.reasons import Reason, Rejected
 from memopt.traces.allocators import allocates

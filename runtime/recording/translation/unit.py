@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from memopt.cfg.loop_nesting import Nesting
@@ -12,6 +12,7 @@ from memopt.instrumentation.edge_counters import Counting
 from memopt.instrumentation.induction_registers import Stepping
 from memopt.instrumentation.memory_operands import Access
 from memopt.instrumentation.value_probes import Point
+from memopt.ir.frozen import dataclass
 from memopt.ir.graph import FlowGraph, Loop
 from runtime.recording.translation.layout import NODE_COUNTERS
 from runtime.recording.translation.relocations import Of

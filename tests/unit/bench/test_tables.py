@@ -64,6 +64,7 @@ def test_headline_tables() -> None:
     text = product_table([(_row(TRIAL), 99.5)])
     assert "| a, n = 64, avx512 | 4.00 s | 2.00 s | 2.0x | 50.0 % | 0.0 | 99.5 | yes |" in text
     assert install_line([1.0, 1.5, 1.2]) == "From launch to installed: median 1.20 s of 3 runs (1.00 to 1.50 s).\n"
+    assert install_line([2.0], " in a second run").startswith("From launch to installed in a second run: median 2.00 s")
     assert "never" in install_line([])
     overhead = Overhead("sort", True, 3, True, 2.0, 2.05)
     assert "| sort, processors busy | 2.00 s | 2.05 s | +0.050 s | 0.140 s | yes |" in overhead_table([overhead])

@@ -15,7 +15,7 @@ from memopt.usage import parse
 @pytest.mark.parametrize("words", [
     ("prog",), ("--", "prog"), ("--", "--quiet"), ("--", "--", "x"), ("prog", "--", "x"), ("",),
     ("--quiet", "prog", "-x"),
-    ("--dry-run", "--verbose", "--no-shadow", "--follow", "--", "prog", ""), ("--json", "{}/j", "prog"),
+    ("--dry-run", "--verbose", "--no-shadow", "--no-cache", "--follow", "--", "prog", ""), ("--json", "{}/j", "prog"),
     ("--report", "{}/r", "--json", "{}/old", "--", "prog", "--json", "x"), ("--quiet", "--quiet", "prog"),
 ])
 def test_plain_command_lines_mean_the_same(words: tuple[str, ...], tmp_path: Path) -> None:

@@ -55,15 +55,17 @@ def test_program_arguments_are_not_touched(arguments: tuple[str, ...]) -> None:
 def test_defaults() -> None:
     assert shown("exec", "prog") == (
         "Options(arguments=('prog',), pid=None, undo=False, fp='exact', dry_run=False, quiet=False, verbose=False, "
-        "shadow=True, isa=None, print_after=(), snapshot=None, follow=False, report=None, json=None, profile=None, "
-        "mode='sampled', elide=True, reuse=False, trace=None, unhook=5000, rehook=None, overhead=5.0)\n")
+        "shadow=True, isa=None, print_after=(), snapshot=None, cache=True, follow=False, report=None, json=None, "
+        "profile=None, mode='sampled', elide=True, reuse=False, trace=None, unhook=5000, rehook=None, overhead=5.0)\n")
 
 
 def test_every_option(tmp_path: Path) -> None:
     text = shown("exec", "--fp", "fast", "--dry-run", "--quiet", "--report", f"{tmp_path}/r", "--json", f"{tmp_path}/j",
-                 "--verbose", "--print-after=tiling", "--print-after", "plan", "--no-shadow", "--isa", "avx2", "prog")
+                 "--verbose", "--print-after=tiling", "--print-after", "plan", "--no-shadow", "--no-cache",
+                 "--isa", "avx2", "prog")
     for part in ("fp='fast'", "dry_run=True", "quiet=True", f"report='{tmp_path}/r'", f"json='{tmp_path}/j'",
-                 "verbose=True", "print_after=('tiling', 'plan')", "shadow=False", "isa=<Isa.AVX2: 'avx2'>"):
+                 "verbose=True", "print_after=('tiling', 'plan')", "shadow=False", "cache=False",
+                 "isa=<Isa.AVX2: 'avx2'>"):
         assert part in text
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from memopt.session.improving.in_service import RETRIES
 from memopt.session.measuring.hotness import Hotness
 from memopt.session.replacing.decision import Attempt, Refused
 from memopt.session.replacing.history import History
+from memopt.session.replacing.known import KnownLoops
 from memopt.session.replacing.process import Process
 from memopt.session.replacing.site import Site
 from runtime.trial.copy_cost import CopyBudget
@@ -152,6 +154,79 @@ def test_what_is_at_stake_is_the_open_share(improver_with: Callable[..., Improve
     monkeypatch.setattr(improver.worker, "start", lambda _: None)
     assert improver.consider(hotness)
     assert improver.process.copies.at_stake == pytest.approx(0.5)
+
+
+class Remembered(KnownLoops):
+    """What an earlier run has found: a plan for the loop ``planned``, refusals for those of ``refused``."""
+
+    def __init__(self, planned: Loop | None = None, refused: frozenset[Loop] = frozenset()) -> None:
+        super().__init__()
+        self.plan_of, self.refused_loops = planned, refused
+        self.come = planned is not None
+        self.seen: list[tuple[Loop, Reason]] = []
+
+    @property
+    def expecting(self) -> bool:
+        return self.come
+
+    def come_to(self, samples: Mapping[int, int], _: object) -> int | None:
+        found, self.come = (next(iter(samples)) if samples and self.come else None), self.come and not samples
+        return found
+
+    def planned(self, _: Site, loops: Sequence[Loop]) -> Loop | None:
+        return next((loop for loop in loops if loop == self.plan_of), None)
+
+    def refusal(self, _: Site, loop: Loop) -> Rejected | None:
+        return Rejected(Reason.ATOMIC) if loop in self.refused_loops else None
+
+    def left_alone(self, _: Site, loop: Loop, why: Rejected) -> None:
+        self.seen.append((loop, why.reason))
+
+
+def test_a_loop_with_a_plan_is_worked_on_at_its_first_sample(improver_with: Callable[..., Improver],
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = site_of(NESTS).loops[-1]
+    trying = Trying(lambda _: Reason.NON_AFFINE)
+    improver = improver_with(trying, history=History(known=Remembered(inner)))
+    monkeypatch.setattr(improver.worker, "start", lambda job: job())
+    hotness = Hotness()
+    assert not improver.consider(hotness)
+    hotness.add([ADDRESS])
+    assert improver.consider(hotness)
+    assert trying.tried[0] == inner
+    assert len(trying.tried) == len(site_of(NESTS).loops)
+    assert not improver.expecting
+
+
+def test_what_an_earlier_run_has_refused_is_not_tried(improver_with: Callable[..., Improver]) -> None:
+    outer, *others = site_of(NESTS).loops
+    known = Remembered(refused=frozenset((outer,)))
+    trying = Trying(lambda _: Reason.NON_AFFINE)
+    decision = improver_with(trying, history=History(known=known)).attempt(Attempt(ADDRESS, ()))
+    assert trying.tried == others
+    assert [x.reason for x in decision.tried] == [Reason.ATOMIC, *(Reason.NON_AFFINE for _ in others)]
+    assert known.seen == [(loop, Reason.NON_AFFINE) for loop in others]
+
+
+def test_only_at_first_a_loop_with_a_plan_is_looked_for_more_often(improver_with: Callable[..., Improver],
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Remembered(site_of(NESTS).loops[0])
+    improver = improver_with(Trying(lambda _: Reason.ENDED), history=History(known=known))
+    monkeypatch.setattr(improving.time, "monotonic", lambda: 1.0)
+    assert improver.expecting
+    monkeypatch.setattr(improving.time, "monotonic", lambda: 60.0)
+    assert not improver.expecting
+    assert known.expecting
+
+
+def test_loops_that_nobody_looked_at_again_are_told_of(improver_with: Callable[..., Improver]) -> None:
+    known = Remembered()
+    known.refused = 2
+    improver = improver_with(Trying(lambda _: Reason.ENDED), history=History(known=known))
+    assert improver.report(Hotness(), (), ()).notes == ()
+    improver.process = replace(improver.process, options=Options(verbose=True))
+    assert improver.report(Hotness(), (), ()).notes == (
+        "2 loops were left alone as in earlier runs, without another look",)
 
 
 def test_the_end_imports_nothing(improver_with: Callable[..., Improver], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from memopt.session.replacing.process import Process
 from runtime.patching.code_cache import Statistics
 from runtime.trial.trial import Measurement
 from tests.support.installed import HEADER, SITE, installed
+from tests.support.stored import PLAN, entry
 
 OTHERS = Verdict(Reason.GUARD_FAILED, "other values", sizes=True)
 LOST = Verdict(Reason.NOT_FASTER, "in service")
@@ -95,6 +96,22 @@ def test_a_version_that_is_put_back_is_judged_like_any_other(watching: Callable[
     assert watched.review()
     (refused,) = watched.history.decisions
     assert (watched.given_back, refused.reason) == ([old.cache], Reason.NOT_FASTER)
+
+
+@pytest.mark.parametrize(("verdict", "runs", "marked"), [
+    (LOST, 100, [Reason.NOT_FASTER]), (replace(OTHERS, sizes=False), 0, [Reason.GUARD_FAILED]),
+    (replace(OTHERS, sizes=False), 7, []), (Verdict(Reason.THREADS, ""), 0, []),
+])
+def test_a_plan_that_loses_is_not_for_later_runs(watching: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch,
+                                                 verdict: Verdict, runs: int, marked: list[Reason]) -> None:
+    """Not where the guard held now and then, or the process is to blame."""
+    watched, found = watching(), list[Reason]()
+    old = replace(installed(), stored=entry(1, PLAN))
+    old.cache.statistics = Statistics(1000, runs, runs)
+    watched.history.decisions.append(old)
+    monkeypatch.setattr(watched.history.known, "failed", lambda path, stored, why: found.append(why))
+    watched.take_out(old, verdict)
+    assert found == marked
 
 
 def test_what_the_version_in_front_was_is_judged_when_that_is_gone(watching: Callable[..., Watched]) -> None:
