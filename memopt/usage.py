@@ -401,9 +401,9 @@ def _rewrite(trainings: list[list[str]] | None, file: str, output: str, undo: bo
     if undo:
         if trainings or isa:
             raise click.UsageError("--undo needs no training and no --isa")
-        from memopt.session import rewritten
+        from memopt.session.rewriting import inspection
 
-        return rewritten.undo(file, output)
+        return inspection.undo(file, output)
     from memopt.session.rewriting.driver import rewrite
 
     return rewrite(file, output, trainings or (), Options(isa=Isa(isa) if isa else None))
@@ -416,9 +416,9 @@ def _rewrite(trainings: list[list[str]] | None, file: str, output: str, undo: bo
 @click.argument("file")
 def _inspect(file: str, json: bool, pid: int | None) -> int:
     """Show what memopt did to the rewritten program or library FILE."""
-    from memopt.session import rewritten
+    from memopt.session.rewriting import inspection
 
-    return rewritten.inspect(file, pid, json=json)
+    return inspection.inspect(file, pid, json=json)
 
 
 def _write(option: str, path: str, text: str) -> None:

@@ -39,5 +39,5 @@ For all:
 Tested by: tests/unit/memopt/ir (``cells``, ``frozen``, ``identity``, ``linear``, ``reasons``; test_parse.py covers
 ``cursor``, ``parse`` and the text forms of ``scop``, ``region`` and ``plan``); ``operations`` and ``evaluate`` by
 tests/property/test_semantics.py; ``graph`` by tests/unit/memopt/cfg; text forms of lifted regions and schedules by
-tests/golden; the others by the rooms that use them.
+tests/golden; ``code`` by tests/unit/passes/version; the others by the rooms that use them.
 """

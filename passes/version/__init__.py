@@ -21,6 +21,7 @@ Modules, in the order in which a version runs:
 
 - ``generate``: puts entry, kernel and exit together and assembles them for their place.
 - ``entry``: the prologue: takes the frame, saves registers, counts; and the way back when a guard fails.
+- ``file_entry``: the parts of an entry that only code for a file has: the first entry, rest after misses.
 - ``guards``: loads live-ins, computes R and H, checks every guard.
 - ``code_guards``: the guards on the program's own machine code: it is what was lifted.
 - ``cell_scan``: loops over exactly the cells that the nest reads or writes, for guards and copies.

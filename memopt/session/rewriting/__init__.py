@@ -12,6 +12,8 @@ whether it may run (``passes.version.file_entry``), and serves one thread at a t
 - ``movable``: whether a version would work wherever the program is loaded.
 - ``assembly``: the versions of all trainings become one piece of code for the file.
 - ``runs``: runs of the original and of the new file, whose outputs must agree.
+- ``inspection``: ``memopt inspect`` and ``memopt rewrite --undo``.
 
-Tested by: tests/unit/memopt/session/rewriting, tests/live/test_rewrite.py.
+Tested by: tests/unit/memopt/session/rewriting; ``driver``, ``training``, ``assembly`` and ``runs`` by
+tests/live/test_rewrite.py.
 """

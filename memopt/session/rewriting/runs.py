@@ -55,7 +55,7 @@ def run(arguments: Sequence[str], *, executable: str | None = None, environment:
 
 def _counters(pid: int, file: str, record: Record) -> tuple[int, ...]:
     from memopt.elf.image import ElfError, Image
-    from memopt.session.rewritten import counters
+    from memopt.session.rewriting.inspection import counters
 
     try:
         with Image(file) as image:

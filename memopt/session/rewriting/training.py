@@ -27,7 +27,8 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
 from memopt.session.rewriting.movable import check_movable
 from memopt.session.watching.launched import Session
-from runtime.launch.identify import CannotRun
+from runtime.launch.identify import CannotRun, identify
+from runtime.launch.launch import launch_prepared, release_inherited_files
 from runtime.target.memory import mappings
 
 if TYPE_CHECKING:
@@ -140,10 +141,12 @@ def _in_child(file: str, arguments: Sequence[str], known: Mapping[int, tuple[Ent
 
 def _trained(file: str, arguments: Sequence[str], known: Mapping[int, tuple[Entry, ...]], options: Options,
              output: int) -> Training:
-    from memopt.session.driver import start
+    from runtime.sampling.perf_events import Events
     from runtime.sampling.samples import sampler_of
 
-    target, events = start(arguments)
+    target, events = launch_prepared(identify(arguments[0], os.environ.get("PATH")), arguments,
+                                     lambda pid: Events(pid, on_exec=True))
+    release_inherited_files()
     sessions: list[_Session] = []
     sampler = sampler_of(events, lambda: sessions[0].look() if sessions else ())
     session = _Session(options, target, sampler)

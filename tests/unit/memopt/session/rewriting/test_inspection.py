@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memopt.elf.image import Image
-from memopt.session.rewritten import inspect
+from memopt.session.rewriting.inspection import inspect
 from memopt.usage import parse
 from tests.conftest import Build
 from tests.support.rewritten import counted, function_start
