@@ -34,6 +34,7 @@ else:
         own = set(cls.__dict__) - ({"__hash__"} if cls.__hash__ is None else set())  # __eq__ alone sets that to None
         cls.__doc__ = cls.__doc__ or cls.__name__  # else dataclasses works out the signature for it, which is slow
         made = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots)
+        made.__dataclass_params__.frozen, made.__dataclass_params__.eq = True, eq  # for classes derived from it
         names = made.__match_args__
         methods = {"__init__": _init(made), "__repr__": _text(names), **_refusals(made, names)}
         if slots:

@@ -125,7 +125,7 @@ int main(int argc, char **argv)
     }
     if (argc < 4)
         return 2;
-    int traced = argv[3][0] == 't', dumping = argc > 4;
+    int traced = argv[3][0] == 't', held = argv[3][0] == 'h', dumping = argc > 4;
     char byte = 'r';
     setvbuf(stdout, 0, _IOLBF, 0);
     if (traced && (write(2, &byte, 1) != 1 || read(0, &byte, 1) != 1))
@@ -156,5 +156,7 @@ int main(int argc, char **argv)
             if (!p->place[r])
                 munmap(region[r] - 4096, p->bytes[r] + 8192);
     }
+    if (held && (write(2, &byte, 1) != 1 || read(0, &byte, 1) < 0))
+        return 2;
     return 0;
 }

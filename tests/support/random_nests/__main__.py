@@ -28,11 +28,12 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--show", action="store_true", help="print each program and what became of its loops")
     parser.add_argument("--keep", action="store_true", help="do not make wrong programs smaller")
+    parser.add_argument("--files", action="store_true", help="run them in rewritten files, too")
     parser.add_argument("--json", type=Path, help="write one object for each program")
     options = parser.parse_args()
     seeds = range(options.seed, options.seed + options.count)
     start = time.monotonic()
-    summaries = run(seeds, options.jobs)
+    summaries = run(seeds, options.jobs, files=options.files)
     out = sys.stdout
     if options.show:
         for summary in summaries:
@@ -48,7 +49,8 @@ def main() -> int:
     if options.json:
         options.json.write_text("\n".join(json.dumps(s.as_json()) for s in summaries) + "\n")
     out.write(f"\n{len(summaries)} programs in {time.monotonic() - start:.0f} s, "
-              f"{sum(s.replaced for s in summaries)} with replaced code run, {sum(bool(s.wrong) for s in summaries)} "
+              f"{sum(s.replaced for s in summaries)} with replaced code run, "
+              f"{sum(bool(s.in_file) for s in summaries)} in a rewritten file, {sum(bool(s.wrong) for s in summaries)} "
               f"mismatches, {sum(bool(s.internal) for s in summaries)} failures inside\n")
     return 1 if bad else 0
 

@@ -14,8 +14,10 @@ from pathlib import Path
 
 from memopt.machine.description import CacheLevel, Machine
 from memopt.machine.detect import detect
+from memopt.session.rewriting.training import Trained
 from runtime.target.ptrace import WaitTimeout
 from tests.support.random_nests.build import Batch, build
+from tests.support.random_nests.files import held, rewritten
 from tests.support.random_nests.program import Program
 from tests.support.random_nests.replacing import REPLACED, Follower, LoopResult
 
@@ -31,6 +33,7 @@ class Checked:
     loops: list[LoopResult] = field(default_factory=list)
     wrong: str = ""
     internal: list[str] = field(default_factory=list)
+    in_file: int = 0  # runs of its versions in the new file
 
     @property
     def replaced(self) -> bool:
@@ -53,34 +56,51 @@ def machines() -> tuple[Machine, Machine]:
     return real, Machine(tiny, real.page_size, real.extensions, real.xcr0, real.model, real.cores, real.frequency)
 
 
-def check(programs: Sequence[Program]) -> list[Checked]:
-    """All programs, in their order; position-independent or not, in separate executables."""
+def check(programs: Sequence[Program], *, files: bool = False) -> list[Checked]:
+    """All programs, in their order; position-independent or not, in separate executables. ``files``: the versions are
+    written into a new file, too, which runs natively (tests.support.random_nests.files)."""
     found: dict[int, Checked] = {}
     for pie in (True, False):
         some = [p for p in programs if p.build.pie is pie]
         if some:
             with tempfile.TemporaryDirectory(prefix="nests-") as folder:
                 batch = build(some, Path(folder))
-                found |= {c.program.seed: c for c in _check(batch, Path(folder))}
+                found |= {c.program.seed: c for c in _check(batch, Path(folder), files)}
     return [found[p.seed] for p in programs]
 
 
-def _check(batch: Batch, folder: Path) -> list[Checked]:
+def _check(batch: Batch, folder: Path, files: bool) -> list[Checked]:
     native = _native(batch)
     results = [Checked(p) for p in batch.programs]
     both = machines()
-    first = 0
+    first, versions = 0, dict[int, list[Trained]]()
     while first < len(results):
-        lines, loops, end, last = _traced(batch, first, folder, both, results)
+        lines, loops, end, last, kept = _traced(batch, first, folder, both, results, movable=files)
         for number in range(first, last):
             results[number].loops = loops.get(number, [])
             results[number].wrong = _difference(native, lines, batch.programs[number])
+            versions[number] = kept.get(number, [])
         if end:  # it did not get past program number ``last``
             results[last].loops = loops.get(last, [])
             results[last].wrong = f"{end} instead of {_outcome(native, batch.programs[last])}"
             last += 1
         first = last
+    if files:
+        _check_file(batch, folder, native, versions, results)
     return results
+
+
+def _check_file(batch: Batch, folder: Path, native: Lines, versions: dict[int, list[Trained]],
+                results: list[Checked]) -> None:
+    new = rewritten(batch, versions, folder)
+    if new is None:
+        return
+    output, runs = held(new, len(batch.programs))
+    lines = _lines(output)
+    for number, result in enumerate(results):
+        result.in_file = runs.get(number, 0)
+        if not result.wrong and (difference := _difference(native, lines, batch.programs[number])):
+            result.wrong = f"in the file: {difference}"
 
 
 Lines = dict[tuple[int, int], str]
@@ -101,9 +121,10 @@ def _native(batch: Batch) -> Lines:
     return lines
 
 
-def _traced(batch: Batch, first: int, folder: Path, both: tuple[Machine, Machine], results: list[Checked]
-            ) -> tuple[Lines, dict[int, list[LoopResult]], str, int]:
-    """Lines printed, loops by program, how it ended ("" for well), the program at which it ended."""
+def _traced(batch: Batch, first: int, folder: Path, both: tuple[Machine, Machine], results: list[Checked], *,
+            movable: bool) -> tuple[Lines, dict[int, list[LoopResult]], str, int, dict[int, list[Trained]]]:
+    """Lines printed, loops by program, how it ended ("" for well), the program at which it ended, versions for a file
+    by program."""
     output = folder / "traced.out"
     with open(output, "wb") as stdout:
         process = subprocess.Popen([batch.path, str(first), str(len(batch.programs)), "traced"], stdin=subprocess.PIPE,
@@ -115,7 +136,7 @@ def _traced(batch: Batch, first: int, folder: Path, both: tuple[Machine, Machine
     def internal(number: int, error: BaseException) -> None:
         results[number].internal.append("".join(traceback.format_exception(error)))
 
-    follower = Follower(batch, first, process.pid, both, internal)
+    follower = Follower(batch, first, process.pid, both, internal, movable=movable)
     process.stdin.write(b"g")
     process.stdin.flush()
     try:
@@ -130,7 +151,7 @@ def _traced(batch: Batch, first: int, folder: Path, both: tuple[Machine, Machine
         process.stdin.close()
         process.stderr.close()
     return (_lines(output.read_text()), follower.results, end,
-            follower.number if end else len(batch.programs))
+            follower.number if end else len(batch.programs), follower.kept)
 
 
 def _status(status: int) -> str:

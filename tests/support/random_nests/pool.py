@@ -34,6 +34,7 @@ class Summary:
     wrong: str = ""
     internal: list[str] = field(default_factory=list)
     lost: bool = False
+    in_file: int = 0  # runs of its versions in a rewritten file
 
     @property
     def replaced(self) -> bool:
@@ -49,17 +50,17 @@ def summary(checked: Checked) -> Summary:
     loops = [f"{x.header:#x} {x.reason} {x.detail} entries {x.entries} iterations {x.iterations} "
              f"{x.seconds * 1e3:.0f} ms" for x in checked.loops]
     return Summary(checked.program.seed, checked.program.build.name, checked.reason, detail, loops, checked.wrong,
-                   checked.internal)
+                   checked.internal, in_file=checked.in_file)
 
 
-def run(seeds: Sequence[int], jobs: int) -> list[Summary]:
-    """All programs of ``seeds``, in order."""
+def run(seeds: Sequence[int], jobs: int, *, files: bool = False) -> list[Summary]:
+    """All programs of ``seeds``, in order. ``files``: see ``check``."""
     waiting = [list(seeds[n:n + CHUNK]) for n in range(0, len(seeds), CHUNK)]
     if jobs > 1 and len(waiting) < 2 * jobs:
         size = max(1, -(-len(seeds) // (2 * jobs)))
         waiting = [list(seeds[n:n + size]) for n in range(0, len(seeds), size)]
     found: dict[int, Summary] = {}
-    workers = [_Worker() for _ in range(jobs)]
+    workers = [_Worker(files) for _ in range(jobs)]
     while waiting or any(w.chunk for w in workers):
         for worker in workers:
             if not worker.chunk and waiting:
@@ -85,14 +86,15 @@ def run(seeds: Sequence[int], jobs: int) -> list[Summary]:
 
 
 class _Worker:
-    def __init__(self) -> None:
+    def __init__(self, files: bool) -> None:
+        self._files = files
         self.chunk: list[int] = []
         self._start()
 
     def _start(self) -> None:
         context = multiprocessing.get_context("fork")
         self.connection, theirs = context.Pipe()
-        self.process: BaseProcess = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process: BaseProcess = context.Process(target=_serve, args=(theirs, self._files), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -124,13 +126,13 @@ class _Worker:
         self.connection.close()
 
 
-def _serve(connection: Connection) -> None:
+def _serve(connection: Connection, files: bool) -> None:
     while True:
         try:
             seeds: list[int] = connection.recv()
         except EOFError:
             os._exit(0)
         try:
-            connection.send([summary(c) for c in check([draw(s) for s in seeds])])
+            connection.send([summary(c) for c in check([draw(s) for s in seeds], files=files)])
         except Exception:  # noqa: BLE001 - a fault of the generator or the harness: shown with the program's number
             connection.send(traceback.format_exc())

@@ -12,11 +12,13 @@ import os
 import signal
 import struct
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from unittest import mock
 
+from memopt.elf.image import Image
 from memopt.ir.graph import Loop
 from memopt.ir.plan import Isa
 from memopt.ir.reasons import Reason, Rejected
@@ -29,6 +31,8 @@ from memopt.session.replacing.history import History
 from memopt.session.replacing.process import Process
 from memopt.session.replacing.site import Ranges, Site, find_site
 from memopt.session.replacing.stages import replace_loop
+from memopt.session.rewriting.movable import check_movable
+from memopt.session.rewriting.training import Trained
 from passes.context import Context
 from passes.contraction_schedule.base import ScheduledRegion
 from passes.contraction_schedule.profitability import Profitability
@@ -78,7 +82,7 @@ class Here:
     """The program itself as the copy a stage works on: it stands at the header already."""
 
     def __init__(self, tracee: Tracee) -> None:
-        self.tracee, self.pid, self.zombie = tracee, tracee.pid, 0
+        self.tracee, self.pid, self.zombie, self.confined = tracee, tracee.pid, 0, False
 
     @property
     def origin(self) -> tuple[Mapping, ...]:
@@ -88,6 +92,9 @@ class Here:
     def run_to(self, address: int, timeout_s: float, hits: int = 1) -> float:
         assert self.tracee.registers().rip == address
         return 0.0
+
+    def run_out(self, addresses: frozenset[int], timeout_s: float) -> None:
+        raise Rejected(Reason.NOT_REACHED, "the program stays where it is")
 
     def registers(self) -> Registers:
         return self.tracee.registers()
@@ -134,10 +141,13 @@ class Nest:
 
 
 class Follower:
-    """Runs a batch from its program number ``first`` on; ``results`` by program number."""
+    """Runs a batch from its program number ``first`` on; ``results`` by program number. ``movable``: the versions are
+    made for a file; ``kept`` by program number."""
 
     def __init__(self, batch: Batch, first: int, pid: int, machines: tuple[Machine, Machine],
-                 on_internal: Callable[[int, BaseException], None]) -> None:
+                 on_internal: Callable[[int, BaseException], None], *, movable: bool = False) -> None:
+        self.movable = movable
+        self.kept: dict[int, list[Trained]] = defaultdict(list)
         self.batch, self.pid, self.machines, self.on_internal = batch, pid, machines, on_internal
         self.results: dict[int, list[LoopResult]] = {}
         self.current: Nest | None = None
@@ -275,10 +285,26 @@ class Follower:
         options = Options(arguments=(str(self.batch.path),), shadow=False, quiet=True, print_after=PRINT_AFTER,
                           isa=Isa(program.isa) if program.isa else None)
         process = StandingProcess(self.pid, options, nullcontext, time.monotonic(), tracee=self.tracee,
+                                  movable=self.movable,
                                   machine=lambda: self.machines[program.small_caches])
         history = process.earlier(loop) if program.seed % 2 == 0 else History()
         with any_gain_at_any_entry(), preferring(program.prefer):
-            return replace_loop(process, site, loop, history)
+            installed = replace_loop(process, site, loop, history)
+        if self.movable:
+            self._keep(installed)
+        return installed
+
+    def _keep(self, installed: Installed) -> None:
+        """Keep the version for a file, if it would work in another process."""
+        compiled = installed.compiled
+        try:
+            with Image(str(self.batch.path)) as image:
+                check_movable(compiled, image, self.bias, mappings(self.pid))
+        except Rejected:
+            return
+        self.kept[self.number].append(Trained(
+            self.bias, "", compiled.region, compiled.parts, compiled.plan, installed.displaced, installed.entry,
+            None, compiled.scratch_needed, None, 1.0))
 
     def _finish(self) -> None:
         """Read the statistics of what was installed for the current program."""

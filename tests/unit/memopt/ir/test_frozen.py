@@ -140,3 +140,14 @@ def test_other_arguments_are_left_to_the_standard_library() -> None:
     value = Open(1)
     value.number = 2
     assert value == Open(2)
+
+
+def test_a_frozen_class_of_the_standard_library_may_be_derived() -> None:
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Derived(One):
+        z: int
+
+    made = Derived(only=1, z=3)
+    assert (made.only, made.z) == (1, 3)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.z = 4  # type: ignore[misc]
