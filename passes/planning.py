@@ -10,7 +10,7 @@ Sound because ``passes.legality.contractions`` or ``passes.legality.loops`` prov
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 
@@ -41,6 +41,7 @@ def plan_candidates(
     *,
     trips: int | None = None,
     packed: int = 0,
+    entry: Mapping[str, int] | None = None,
     observer: Observer | None = None,
     most: int = 2,
 ) -> tuple[Candidate, ...]:
@@ -48,13 +49,15 @@ def plan_candidates(
 
     ``fp``: "exact" or "fast". ``trips``: the observed trip count of the patched loop, for the cost models alone;
     without it the loop is assumed to be long. ``packed``: bytes of the vectors that the original computes with.
+    ``entry``: values of live-in symbols at the captured entry, for the cost models alone.
     ``observer`` is called after each pass of a contraction.
 
     A nest of contractions gets the plan of the contraction scheduler, whose code is better where it pays. Any other
     nest gets loop plans, around contractions where it contains some. Raises ``Rejected`` with the reason why there is
     no plan.
     """
-    context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1), packed)
+    context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1), packed,
+                      entry or {})
     try:
         parts = distribute(region)
         return ((parts, plan_nest(parts, context, observer)),)

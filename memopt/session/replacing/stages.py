@@ -41,7 +41,7 @@ def replace_loop(process: Process, site: Site, loop: Loop, history: History) -> 
     lifted, trips = capture(process, code, history)
     findings.entry, findings.guards = lifted.entry, lifted.region.guards
     lifted, displaced = make_room(process, code, lifted)
-    candidates = schedule(process, lifted.region, trips, code.vector_bytes)
+    candidates = schedule(process, lifted.region, trips, code.vector_bytes, lifted.entry)
     with reserved(process, lifted.region, candidates) as cache:
         versions = generate_versions(process, lifted.region, candidates, cache.placement, displaced.code)
         compiled, findings.measurement = (validate(process, code, versions, history) if options.shadow
