@@ -41,15 +41,13 @@ def bounds(symbols: Iterable[str]) -> tuple[Relation, ...]:
 def extent_guards(region: Region, plan: NestPlan) -> tuple[Relation, ...]:
     """Guards for the trip counts of contractions that are known at entry only: the tile loops rely on at least one
     iteration. Half a register tile is demanded, because a version loses time on less."""
-    statements = {s.name: s for s in region.scop.statements}
+    tiles = {p.statement: {p.tile.rows: p.tile.row_count, p.tile.vector: p.tile.vector_count * p.tile.lanes}
+             for p in plan.parts if isinstance(p, Plan)}
     found: dict[Linear, int] = {}
-    for part in plan.parts:
-        if isinstance(part, Plan):
-            tile = {part.tile.rows: part.tile.row_count, part.tile.vector: part.tile.vector_count * part.tile.lanes}
-            for dimension in statements[part.statement].dimensions[1:]:
-                if not dimension.trips.is_constant:
-                    least = -(-tile.get(dimension.name, 1) // 2)
-                    found[dimension.trips] = max(least, found.get(dimension.trips, least))
+    for statement in (s for s in region.scop.statements if s.name in tiles):
+        for dimension in (d for d in statement.dimensions[1:] if not d.trips.is_constant):
+            least = -(-tiles[statement.name].get(dimension.name, 1) // 2)
+            found[dimension.trips] = max(least, found.get(dimension.trips, least))
     return tuple(Relation(expression, False, _WHY) for trips, least in found.items()
                  for expression in (trips - least, -trips + MOST))
 

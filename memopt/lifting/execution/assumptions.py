@@ -249,7 +249,8 @@ class Assumptions:
         """
         known = Assumptions(self.registers, self.peek, self.vectors, eager=self.eager, calls=self.calls,
                             earlier=self.earlier, moving=self.moving, strided=self.strided,
-                            overwritten=self.overwritten, to_the_end=self.to_the_end, written=self.written, hints=self.hints)
+                            overwritten=self.overwritten, to_the_end=self.to_the_end, written=self.written,
+                            hints=self.hints)
         return known.in_frame() if self.framed else known
 
     def _granting_equations(self, request: AssumeEqual | AssumeAll | RelateToTrips) -> Assumptions:
