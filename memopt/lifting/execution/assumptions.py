@@ -316,8 +316,6 @@ class Assumptions:
         Where R is known, the equation is one over R that has the same value at every entry. Raises Rejected(TRIP_COUNT)
         where R itself would have to be a number.
         """
-        if linear.products:
-            raise Rejected(Reason.NON_AFFINE, f"{linear} would have to be a number")
         linear, advancing = self._steady(linear), linear
         if linear.is_constant:
             raise Rejected(Reason.TRIP_COUNT, f"{advancing} is another number at every entry")
@@ -336,10 +334,13 @@ class Assumptions:
                 known = self._with_parameter(live_in(chosen))
                 difference = linear.substitute({live_in(chosen): Linear.symbol(chosen)}) - found
                 linear, value = Linear(difference.terms), -difference.constant
-        unit = [s for s, c in linear.terms if abs(c) == 1 and s != TRIPS]
+        inside = frozenset().union(*(p.inside for p in linear.products), linear.products)
+        unit = [s for s, c in linear.terms if abs(c) == 1 and s != TRIPS and s not in inside]
         if not unit:
             if TRIPS in linear.symbols:
                 raise Rejected(Reason.TRIP_COUNT, f"{advancing} is another number at every entry")
+            if inside:
+                raise Rejected(Reason.NON_AFFINE, f"{advancing} would have to be a number")
             for symbol in sorted(linear.symbols):
                 known = known._with_equation(Linear.symbol(symbol))
             return known
@@ -351,8 +352,8 @@ class Assumptions:
     def _candidates(self, linear: Linear) -> Iterator[str]:
         """Live-in symbols that may explain how ``linear`` differs between entries, the likely ones first."""
         excluded = self.moving | (linear.symbols if len(linear.terms) == 1 else frozenset())
-        kept = sorted(self.registers, key=self.overwritten.__contains__)
-        for symbol in dict.fromkeys((*self.parameters, *sorted(linear.symbols), *kept, *self.cells)):
+        others = sorted((*sorted(linear.symbols), *self.registers, *self.cells), key=self.overwritten.__contains__)
+        for symbol in dict.fromkeys((*self.parameters, *others)):
             itself = (Linear.symbol(symbol), Linear.symbol(parameter(symbol)))
             moves = symbol == TRIPS or self.advance(Linear.symbol(symbol), self.steps) != Linear()
             if symbol not in excluded and not (moves or is_parameter(symbol)) and self.symbol(symbol) in itself:
