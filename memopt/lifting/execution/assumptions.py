@@ -350,9 +350,12 @@ class Assumptions:
         return replace(known, equations=(*known.equations, (linear, value)), solved=known._solving(symbol, solution))
 
     def _candidates(self, linear: Linear) -> Iterator[str]:
-        """Live-in symbols that may explain how ``linear`` differs between entries, the likely ones first."""
+        """Live-in symbols that may explain how ``linear`` differs between entries, the likely ones first. One of its own
+        symbols explains it only if the others are numbers: two ends of an array move together, so that is unlikely.
+        """
         excluded = self.moving | (linear.symbols if len(linear.terms) == 1 else frozenset())
-        others = sorted((*sorted(linear.symbols), *self.registers, *self.cells), key=self.overwritten.__contains__)
+        others = sorted((*sorted(linear.symbols), *self.registers, *self.cells),
+                        key=lambda s: 2 if s in self.overwritten - linear.symbols else s in linear.symbols)
         for symbol in dict.fromkeys((*self.parameters, *others)):
             itself = (Linear.symbol(symbol), Linear.symbol(parameter(symbol)))
             moves = symbol == TRIPS or self.advance(Linear.symbol(symbol), self.steps) != Linear()

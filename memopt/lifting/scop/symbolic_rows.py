@@ -32,7 +32,7 @@ from memopt.ir.linear import Linear, product
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Relation
 from memopt.ir.scop import Access, Array, SymbolicStride
-from memopt.lifting.execution.parameters import is_parameter
+from memopt.lifting.execution.parameters import is_parameter, parametric
 from memopt.lifting.scop.delinearisation import ByteAccess, Cluster
 
 
@@ -101,14 +101,16 @@ def _place(address: Linear, length: Linear, size: int, shared: bool) -> _Place |
 
 
 def _in_rows(places: Mapping[ByteAccess, _Place], length: Linear, size: int, sample: Mapping[str, int]) -> (
-        tuple[int, tuple[Relation, ...]] | None):
-    """How many elements the first column lies behind the base, and the guards that columns are in range; None where
-    they are not at the captured values."""
+        tuple[Linear, tuple[Relation, ...]] | None):
+    """How many elements the first column lies behind the base, over parameters, and the guards that columns are in
+    range; None where they are not at the captured values."""
     bounds = [m.bounds(p.column, sample, numbers=False) for m, p in places.items()]
-    below = min(0, *(low.evaluate(sample) for low, _ in bounds))
+    # The base may be the end of a row, as where a pointer runs up to it.
+    below = min((Linear(), *(low for low, _ in bounds)), key=lambda low: low.evaluate(sample))
+    below = below if parametric(below) else Linear.of(below.evaluate(sample))
     guards: dict[Linear, Relation] = {}
     for low, high in bounds:
-        for need in (low - below, length - (high + (1 - below)) * size):
+        for need in (low - below, length - (high - below + 1) * size):
             if need.evaluate(sample) < 0:
                 return None
             if not need.is_constant:
