@@ -1,9 +1,9 @@
-"""Nests with rows as long as the entry says, against the real run: one region for all lengths does what the process does.
+"""Nests with rows as long as the entry says, against the real run: one region for all lengths does what processes do.
 
-A region is lifted at one entry, with others known. Then processes are started with further sizes: rows longer than what
-is used of them, as long, and shorter; results that overlap an operand. Where the guards hold, the region run by its text
-must leave the memory that the process leaves, and rejoin with its registers. Where rows or arrays overlap in a way that
-matters, no guard may let it pass, or the memory would differ.
+A region is lifted at one entry, with others known. Then processes are started with further sizes: rows longer than
+what is used of them, as long, and shorter; results that overlap an operand. Where the guards hold, the region run by
+its text must leave the memory that the process leaves, and rejoin with its registers. Where rows or arrays overlap in
+a way that matters, a guard must fail, or the memory would differ.
 """
 
 from __future__ import annotations

@@ -7,7 +7,18 @@ from dataclasses import dataclass, replace
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa, Pack, Plan, RegisterTile, TileLoop
 from memopt.ir.region import LiveIn, Region, Register, Trips
-from memopt.ir.scop import Access, Apply, Array, Dimension, ElementType, Expression, Read, Scop, Statement, SymbolicStride
+from memopt.ir.scop import (
+    Access,
+    Apply,
+    Array,
+    Dimension,
+    ElementType,
+    Expression,
+    Read,
+    Scop,
+    Statement,
+    SymbolicStride,
+)
 
 C, A, B = Read(0), Read(1), Read(2)
 MULTIPLY_ADD = Apply("add", (C, Apply("mul", (A, B))))
@@ -58,7 +69,7 @@ def with_symbols(region: Region, sizes: dict[str, int]) -> tuple[Region, dict[st
     statement, values = region.scop.statements[0], {}
     arrays = []
     for array in region.scop.arrays:
-        symbol, (outer, *inner) = f"n:{array.name}", array.strides
+        symbol, inner = f"n:{array.name}", array.strides[1:]
         values[symbol] = array.seen_strides[0]
         arrays.append(replace(array, strides=(SymbolicStride(Linear.symbol(symbol), array.seen_strides[0]), *inner)))
     first, *others = statement.dimensions
