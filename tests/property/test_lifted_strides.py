@@ -21,7 +21,7 @@ from memopt.ir.region import Region, Sample
 from memopt.ir.scop import LIMIT, TRIPS
 from memopt.lifting.lift import Code, Lifted, lift_region
 from tests.conftest import Build
-from tests.support.effort import some_rows
+from tests.support.effort import some, some_rows
 from tests.support.lifting import DISPLACED, stopped_at_nest
 from tests.support.replay import Replay, Watch, holds, live_values
 from tests.support.traced import Traced
@@ -84,7 +84,8 @@ def learning(source: random.Random, flags: tuple[str, ...]) -> list[Sizes]:
     return [draw(source, flags, slack=5) for _ in range(5)]
 
 
-@pytest.mark.parametrize(("order", "a", "b", "c"), some_rows(list(product(ORDERS, (0, 1), (0, 1), (0, 1))), 6))
+@pytest.mark.parametrize(("order", "a", "b", "c"), some_rows(
+    list(product(ORDERS, (0, 1), (0, 1), (0, 1))), 2, most=16))
 def test_one_region_for_rows_of_any_length(build: Build, order: str, a: int, b: int, c: int) -> None:
     flags, source = transposed(order, a, b, c), random.Random(f"{order}{a}{b}{c}")
     program = build("strided.c", *flags)
@@ -97,8 +98,8 @@ def test_one_region_for_rows_of_any_length(build: Build, order: str, a: int, b: 
         check_entry(region, program, draw(source, flags, 3, shift))
 
 
-@pytest.mark.parametrize("more", [("-DINT=int",), ("-DLD(p)=*p_##p",), ("-DINT=int", "-DLD(p)=*p_##p")],
-                         ids=["32 bits", "read in the loops", "both"])
+@pytest.mark.parametrize("more", some([("-DINT=int",), ("-DLD(p)=*p_##p",), ("-DINT=int", "-DLD(p)=*p_##p")], 1,
+                                      ["32 bits", "read in the loops", "both"]))
 def test_lengths_in_32_bits_and_in_memory(build: Build, more: tuple[str, ...]) -> None:
     """Lengths that are read in the loops lie in cells that the result must not overlap."""
     flags, source = transposed("ijk", 0, 0, 0, *more), random.Random(str(more))
