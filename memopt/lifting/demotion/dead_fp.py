@@ -152,7 +152,8 @@ def _with_unused(loop: LoopNode, raised: _Raised, privates: ExpandedScalars, aro
                  known: _Sums) -> LoopNode:
     place = around.inside(loop)
     sums = _partial_sums(loop, known)
-    certain = place.executes_with(replace(place, loops=place.loops[:1], conditions=frozenset()))  # so the last iteration, the original's, comes here too
+    # Whether the last iteration, the original's, comes here too.
+    certain = place.executes_with(replace(place, loops=place.loops[:1], conditions=frozenset()))
     unused = [(o, under) for o, under in loop.raising
             if not (_is_zero(o) or (certain and not under and _is_unchanging(o)))
             and o not in sums and not raised.covers(o, place.under(under))]

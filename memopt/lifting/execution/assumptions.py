@@ -350,8 +350,10 @@ class Assumptions:
         return replace(known, equations=(*known.equations, (linear, value)), solved=known._solving(symbol, solution))
 
     def _candidates(self, linear: Linear) -> Iterator[str]:
-        """Live-in symbols that may explain how ``linear`` differs between entries, the likely ones first. One of its own
-        symbols explains it only if the others are numbers: two ends of an array move together, so that is unlikely.
+        """Live-in symbols that may explain how ``linear`` differs between entries, the likely ones first.
+
+        One of its own symbols explains it only if the others are numbers. The two ends of an array move together, so
+        that is unlikely. What the loop overwrites comes last.
         """
         excluded = self.moving | (linear.symbols if len(linear.terms) == 1 else frozenset())
         others = sorted((*sorted(linear.symbols), *self.registers, *self.cells),

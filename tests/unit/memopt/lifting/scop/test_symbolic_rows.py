@@ -55,6 +55,15 @@ def test_the_next_row_of_the_same_array() -> None:
     assert places == ["A[i, j]", "A[i + 1, j]"]
 
 
+def test_the_array_is_smaller_than_the_address_space() -> None:
+    """Rows 2**61 doubles long would all be one, modulo 2**64: the guard computes the size without overflow."""
+    member = access(product(X, N) * 8 + J * 8)
+    _, _, guards = rows_of(Cluster.of((member,), SAMPLE), "A", SAMPLE)
+    assert str(guards[-1].expression) == "8*c:(R)*(n:rcx) - 8*n:rcx + 8*n:rdx - 8"
+    values = SAMPLE | {"n:rcx": 1 << 61}
+    assert guards[-1].expression.evaluate(values) >= 1 << 63
+
+
 @pytest.mark.parametrize("members", [
     (access(product(X, N) * 8 + product(J, M) * 8),),
     (access(product(X, N) * 8 + J * 8), access(product(X, M) * 8 + J * 8)),
