@@ -53,16 +53,18 @@ def plan_candidates(
     ``observer`` is called after each pass of a contraction.
 
     A nest of contractions gets the plan of the contraction scheduler, whose code is better where it pays. Any other
-    nest gets loop plans, around contractions where it contains some. Raises ``Rejected`` with the reason why there is
-    no plan.
+    nest gets loop plans, around contractions where it contains some. If rows have a length that differs between
+    entries, there are plans for contractions only. Raises ``Rejected`` with the reason why there is no plan.
     """
+    if region.scop.strided and (region.rollback is not None or any(isinstance(n.where, str) for n in region.nan_free)):
+        raise Rejected(Reason.NO_PLAN, "cells are looked at one by one, in rows whose length differs between entries")
     context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1), packed,
                       entry or {})
     try:
         parts = distribute(region)
         return ((parts, plan_nest(parts, context, observer)),)
     except Rejected as refusal:
-        if refusal.reason is Reason.TOO_SHORT:
+        if refusal.reason is Reason.TOO_SHORT or region.scop.strided:
             raise
     found = list(_with_products(region, context, observer))
     refusals: list[Rejected] = []

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from memopt.ir.linear import PLAIN_SYMBOL, Compound, Linear, Quotient, product, quotient, spelled
+from memopt.ir.linear import PLAIN_SYMBOL, Compound, Linear, Product, Quotient, quotient, spelled
 
 Value = TypeVar("Value")
 WORD = r"[A-Za-z_]\w*"
@@ -163,10 +163,11 @@ class Cursor:
         """``c:(-x + 3)/4``, or ``c:(i)*(n:rcx)``."""
         first = self.within("c:(", Cursor.linear, ")")
         if self.skip("*"):
-            made = product(first, self.within("(", Cursor.linear, ")"))
-            if made != Linear(tuple((p, 1) for p in made.products[:1])):
+            factors = [s for f in (first, self.within("(", Cursor.linear, ")")) for s, _ in f.terms
+                       if f == Linear.symbol(s) and not isinstance(s, Compound)]
+            if len(factors) != 2:
                 raise self.error("a product of two symbols")
-            return made.products[0]
+            return Product(*factors)
         numerator, divisor = first, self.need("/").number()
         found = quotient(numerator, divisor) if divisor else Linear()
         if len(found.terms) != 1 or not isinstance(found.terms[0][0], Quotient) or found.constant:
