@@ -283,6 +283,9 @@ class Assumptions:
         """These assumptions, with an equation for each of ``needs``. If a stride differs between entries, each size
         needs a version of its own: the result is then the assumptions of the first attempt without ``earlier`` entries,
         so that all sizes are numbers; or, if the assumptions are ``strided``, the stride is a parameter.
+
+        Raises Rejected(NON_AFFINE) where a stride would have to be a number all the same: it is multiplied with another
+        value.
         """
         known = self
         for need in needs:
@@ -293,6 +296,8 @@ class Assumptions:
                 known.hints.strides.add(linear)
                 if not self.strided:
                     return replace(known._without_requests(), earlier=(), moving=frozenset())
+                if linear.symbols <= frozenset(self.strides):
+                    raise Rejected(Reason.NON_AFFINE, f"{linear} would have to be a number")
                 known = known._with_stride(linear)
                 continue
             known = known._with_equation(linear, need.unknowns, need.symbolic)

@@ -81,7 +81,7 @@ class Algebra(Numbers):
             if factor.linear.is_constant:
                 return self._wrap(other.linear * centred(factor.linear.constant, width), width)
         for factor, other in ((left, right), (right, left)):
-            if self.is_stride(factor.linear) and not fixable(other.linear):
+            if self.is_stride(factor.linear) and (not fixable(other.linear) or self.is_stride(other.linear)):
                 return self._wrap(product(self.settled(other.linear), factor.linear), width)
         for factor, other in sorted(((left, right), (right, left)), key=lambda p: abs(self.at_sample(p[0].linear))):
             if self.settles(factor.linear):

@@ -199,3 +199,14 @@ def test_where_nothing_can_be_done_with_symbols_every_size_is_a_number() -> None
 
 def test_the_first_entry_has_numbers() -> None:
     assert not lift_assembly(PRODUCT, entry(50), strided=lambda _: True).region.scop.strided
+
+
+MULTIPLIED = PRODUCT.replace("i: mov rdi, rbx", "i: mov rdi, rbx\nmov r12, r14\nimul r12, rcx\nmov r12, [rbx+r12]")
+
+
+def test_a_stride_that_has_to_be_a_number_elsewhere_is_a_number() -> None:
+    """It is multiplied with another live-in value, which is none of the entry's sizes."""
+    first = lift_assembly(MULTIPLIED, entry(40, r14=8000))
+    found = lift_assembly(MULTIPLIED, entry(30, r14=8000), earlier=(first.entry,), strided=lambda _: True)
+    assert not found.region.scop.strided
+    assert passes(found, entry(30, r14=8000))
