@@ -296,7 +296,7 @@ class Assumptions:
                 known.hints.strides.add(linear)
                 if not self.strided:
                     return replace(known._without_requests(), earlier=(), moving=frozenset())
-                if linear.symbols <= frozenset(self.strides):
+                if need.linear.substitute(self.solved).symbols <= frozenset(self.strides):
                     raise Rejected(Reason.NON_AFFINE, f"{linear} would have to be a number")
                 known = known._with_stride(linear)
                 continue

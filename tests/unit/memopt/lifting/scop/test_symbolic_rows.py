@@ -197,6 +197,20 @@ def test_where_nothing_can_be_done_with_symbols_every_size_is_a_number() -> None
     assert not passes(found, entry(50))
 
 
+def test_lengths_that_follow_from_one_another() -> None:
+    """Rows of C are padded, and two pointers walk down them."""
+    source = PRODUCT.replace("add r10, rcx", "add r10, r12\nadd r13, r12")
+
+    def padded(size: int) -> dict[str, int]:
+        return entry(size, r12=8 * size + 16, r13=C_AT + 8)
+
+    first = lift_assembly(source, padded(50))
+    found = lift_assembly(source, padded(40), earlier=(first.entry,), strided=lambda _: True)
+    assert [str(a.strides[0]) for a in found.region.scop.arrays] == ["8*n:r11 + 16 = 336", *["8*n:r11 = 320"] * 2]
+    assert all(passes(found, padded(size)) for size in (2, 40, 777))
+    assert not passes(found, padded(40) | {"r12": 8 * 41})
+
+
 def test_the_first_entry_has_numbers() -> None:
     assert not lift_assembly(PRODUCT, entry(50), strided=lambda _: True).region.scop.strided
 
