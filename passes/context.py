@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field
+
 from memopt.ir.frozen import dataclass
 from memopt.ir.isa import Isa
 from memopt.machine.description import Machine
@@ -25,3 +28,5 @@ class Context:
     trips: int = UNKNOWN_TRIPS
     # Bytes of the vectors that the original computes with; 0 where it is scalar code.
     packed: int = 0
+    # Values of live-in symbols at the captured entry, for bounds that differ between entries. For cost models alone.
+    entry: Mapping[str, int] = field(default_factory=dict)

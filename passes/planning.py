@@ -10,7 +10,7 @@ Sound because ``passes.legality.contractions`` or ``passes.legality.loops`` prov
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 
@@ -42,6 +42,7 @@ def plan_candidates(
     *,
     trips: int | None = None,
     packed: int = 0,
+    entry: Mapping[str, int] | None = None,
     observer: Observer | None = None,
     most: int = 2,
 ) -> tuple[Candidate, ...]:
@@ -49,18 +50,22 @@ def plan_candidates(
 
     ``fp``: "exact" or "fast". ``trips``: the observed trip count of the patched loop, for the cost models alone;
     without it the loop is assumed to be long. ``packed``: bytes of the vectors that the original computes with.
+    ``entry``: values of live-in symbols at the captured entry, for the cost models alone.
     ``observer`` is called after each pass of a contraction.
 
     A nest of contractions gets the plan of the contraction scheduler, whose code is better where it pays. Any other
-    nest gets loop plans, around contractions where it contains some. Raises ``Rejected`` with the reason why there is
-    no plan.
+    nest gets loop plans, around contractions where it contains some. If rows have a length that differs between
+    entries, there are plans for contractions only. Raises ``Rejected`` with the reason why there is no plan.
     """
-    context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1), packed)
+    if region.scop.strided and (region.rollback is not None or any(isinstance(n.where, str) for n in region.nan_free)):
+        raise Rejected(Reason.NO_PLAN, "cells are looked at one by one, in rows whose length differs between entries")
+    context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1), packed,
+                      entry or {})
     try:
         parts = distribute(region)
         return ((parts, plan_nest(parts, context, observer)),)
     except Rejected as refusal:
-        if refusal.reason is Reason.TOO_SHORT:
+        if refusal.reason is Reason.TOO_SHORT or region.scop.strided:
             raise
     found = list(_with_products(region, context, observer))
     refusals: list[Rejected] = []
@@ -198,7 +203,7 @@ def _products_again(region: Region, plans: tuple[Plan, ...]) -> tuple[Region, ..
     if len(parts) != len(plans):
         raise Rejected(Reason.NO_SCHEDULE, "the plan is not for all statements")
     for part, made in zip(parts, plans, strict=True):
-        trip_counts(part.scop.statements[0], UNKNOWN_TRIPS)  # the check is for boxes
+        trip_counts(part.scop.statements[0], UNKNOWN_TRIPS, {})  # the check is for boxes
         check(part.scop, made)
     return parts
 

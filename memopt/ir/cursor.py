@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from memopt.ir.linear import PLAIN_SYMBOL, Linear, Quotient, quotient, spelled
+from memopt.ir.linear import PLAIN_SYMBOL, Compound, Linear, Product, Quotient, quotient, spelled
 
 Value = TypeVar("Value")
 WORD = r"[A-Za-z_]\w*"
@@ -150,7 +150,7 @@ class Cursor:
         sign = -1 if self.skip("-") else 1
         while not self.at(_CONSTANT):
             factor = int(self.match(rf"\d{{1,{_DIGITS}}}\*", "a coefficient")[:-1]) if self.at(r"\d") else 1
-            symbol = self._quotient() if self.at(r"c:\(") else self.symbol()
+            symbol = self._compound() if self.at(r"c:\(") else self.symbol()
             if symbol in terms or not factor:
                 raise self.error(f"one term with {symbol}, with a coefficient other than 0, before")
             terms[symbol] = sign * factor
@@ -159,9 +159,16 @@ class Cursor:
             sign = -1 if self.match("[-+]", "a sign") == "-" else 1
         return Linear.build(terms, sign * int(self.match(_CONSTANT, "a number")))
 
-    def _quotient(self) -> Quotient:
-        """``c:(-x + 3)/4``."""
-        numerator, divisor = self.within("c:(", Cursor.linear, ")/"), self.number()
+    def _compound(self) -> Compound:
+        """``c:(-x + 3)/4``, or ``c:(i)*(n:rcx)``."""
+        first = self.within("c:(", Cursor.linear, ")")
+        if self.skip("*"):
+            factors = [s for f in (first, self.within("(", Cursor.linear, ")")) for s, _ in f.terms
+                       if f == Linear.symbol(s) and not isinstance(s, Compound)]
+            if len(factors) != 2:
+                raise self.error("a product of two symbols")
+            return Product(*factors)
+        numerator, divisor = first, self.need("/").number()
         found = quotient(numerator, divisor) if divisor else Linear()
         if len(found.terms) != 1 or not isinstance(found.terms[0][0], Quotient) or found.constant:
             raise self.error("a quotient in lowest terms")

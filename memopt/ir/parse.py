@@ -19,7 +19,19 @@ from memopt.ir.linear import PLAIN_SYMBOL, Linear
 from memopt.ir.operations import called
 from memopt.ir.plan import Date, Leaf, LoopPlan, NestPlan, Pack, Part, Plan, Rebase, RegisterTile, Storage, TileLoop
 from memopt.ir.region import Cell, Interval, Lane, Region, Register
-from memopt.ir.scop import Access, Apply, Array, Dimension, ElementType, Expression, Read, Scop, Statement
+from memopt.ir.scop import (
+    Access,
+    Apply,
+    Array,
+    Dimension,
+    ElementType,
+    Expression,
+    Read,
+    Scop,
+    Statement,
+    Stride,
+    SymbolicStride,
+)
 
 _ELEMENT = rf"({'|'.join(e.value for e in ElementType)})(?!\w)"
 _BYTES = "[0-9a-f]{2}( [0-9a-f]{2})*$"
@@ -65,10 +77,15 @@ def _array(cursor: Cursor) -> Array:
     name, element, base = cursor.name("the name of an array"), _element(cursor.need(":")), Linear()
     if not private or cursor.at("at"):
         base = cursor.need("at").linear()
-    strides = cursor.need(", strides").numbers()
-    if not strides or min(strides) < 1:
+    strides = cursor.need(", strides (").listed(_stride, ")")
+    if not strides or any(isinstance(s, int) and s < 1 for s in strides):
         raise cursor.error("strides of at least one byte before")
     return Array(name, element, base, strides, private)
+
+
+def _stride(cursor: Cursor) -> Stride:
+    value = cursor.linear()
+    return SymbolicStride(value, cursor.need("=").number()) if value.terms else value.constant
 
 
 def _statement(cursor: Cursor) -> Statement:

@@ -335,8 +335,8 @@ class Region:
 
     @property
     def nonnegative(self) -> tuple[Linear, ...]:
-        """Expressions over live-in symbols and R that are >= 0 once the guards hold."""
-        relations = [g for g in self.guards if isinstance(g, Relation)]
+        """Expressions over live-in symbols and R that are >= 0 once the guards hold; none has products."""
+        relations = [g for g in self.guards if isinstance(g, Relation) and not g.expression.products]
         return tuple(e for g in relations for e in ((g.expression, -g.expression) if g.equal else (g.expression,)))
 
     def __str__(self) -> str:

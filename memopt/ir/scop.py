@@ -29,6 +29,7 @@ from memopt.ir.frozen import dataclass
 from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
 from memopt.ir.operations import COMPARING, PREDICATES, ROUNDINGS, called
+from memopt.ir.reasons import Reason, Rejected
 
 TRIPS = "R"  # symbol: iterations of the patched loop that remain at entry, the current one included
 LIMIT = "H"  # symbol: iterations the version runs, 1 <= H <= R - 1 (Region.left)
@@ -98,12 +99,33 @@ class Dimension:
 
 
 @dataclass(frozen=True, slots=True)
+class SymbolicStride:
+    """A stride in bytes that differs between entries: ``value`` over live-in symbols, ``seen`` at the captured one.
+    Cost models use ``seen``; code and proofs use ``value``."""
+
+    value: Linear
+    seen: int
+
+    def __str__(self) -> str:
+        return f"{self.value} = {self.seen}"
+
+
+Stride = int | SymbolicStride
+
+
+def bytes_of(stride: Stride) -> Linear:
+    """``stride`` as an expression."""
+    return stride.value if isinstance(stride, SymbolicStride) else Linear.of(stride)
+
+
+@dataclass(frozen=True, slots=True)
 class Array:
     """A delinearised array: ``address = base + sum(stride * subscript)``, all in bytes.
 
     ``base`` is Linear over live-in symbols. ``strides`` are positive, in decreasing order, the last one usually
     the element size. For every access the inner subscripts are proved in range (0 <= subscript * stride < the
-    next outer stride), so two cells are equal exactly when all their subscripts are.
+    next outer stride), so two cells are equal exactly when all their subscripts are. A stride may be a symbol, as in
+    ``a[i * n + k]`` with n = 1000 at one entry and 1200 at the next: ``strides (8*n:rcx = 8000, 8)``.
 
     ``private``: the result of scalar expansion. It holds values that the original keeps in registers, each subscript
     in a cell of its own. Nothing outside the nest sees it. ``base`` is 0, and ``strides`` only give the rank; the
@@ -113,8 +135,20 @@ class Array:
     name: str
     element: ElementType
     base: Linear
-    strides: tuple[int, ...]
+    strides: tuple[Stride, ...]
     private: bool = False
+
+    @property
+    def known_strides(self) -> tuple[int, ...]:
+        """The strides as numbers. Raises ``Rejected(NO_PLAN)`` where one differs between entries."""
+        if any(isinstance(s, SymbolicStride) for s in self.strides):
+            raise Rejected(Reason.NO_PLAN, "rows are as long as the entry says, and the loop is no contraction")
+        return tuple(s for s in self.strides if isinstance(s, int))
+
+    @property
+    def seen_strides(self) -> tuple[int, ...]:
+        """The strides at the captured entry, for cost models."""
+        return tuple(s.seen if isinstance(s, SymbolicStride) else s for s in self.strides)
 
     def __str__(self) -> str:
         kind = "private" if self.private else "array"
@@ -329,6 +363,11 @@ class Scop:
 
     arrays: tuple[Array, ...]
     statements: tuple[Statement, ...]
+
+    @property
+    def strided(self) -> bool:
+        """Whether an array has a stride that differs between entries."""
+        return any(isinstance(s, SymbolicStride) for a in self.arrays for s in a.strides)
 
     def array(self, name: str) -> Array:
         """The array called ``name``, which the SCoP has."""

@@ -26,7 +26,7 @@ from memopt.cfg.unroll import unrolled
 from memopt.ir.frozen import dataclass
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
-from memopt.ir.operations import Block
+from memopt.ir.operations import Block, Put
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Lane, Region, Sample
 from memopt.ir.scop import TRIPS
@@ -190,59 +190,79 @@ class _View:
 def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Callable[[int, int], int],
                 displaced: bytes, vectors: Mapping[str, bytes] | None = None,
                 patient: Callable[[], bool] = lambda: True, earlier: Sequence[Sample] = (),
-                observer: Observer | None = None) -> Lifted:
+                observer: Observer | None = None, strided: Callable[[Lifted], bool] | None = None) -> Lifted:
     """Lift ``loop`` as captured at its header.
 
     ``registers``: the 64-bit general registers as unsigned numbers; ``vectors``: the vector registers ("xmm3") whose
     contents are known, 32 bytes each. ``peek(address, bits)`` reads memory of the captured state as a signed number.
     ``displaced``: see ``Region``. ``patient()`` becomes False when lifting has taken too long. ``earlier``:
-    ``Lifted.entry`` of entries whose values no version was made for.
+    ``Lifted.entry`` of entries whose values no version was made for. ``strided``: whether what was lifted is of use,
+    with rows of a length that differs between entries (memopt.lifting.scop.symbolic_rows); without it, and where the
+    answer is no, such lengths are numbers.
 
     Raises Rejected with the reason of the last plain view when the loop is outside what is modelled, or
     Rejected(NO_PLAN) when it takes too long.
     """
     signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL} | {"rip": loop.header}
-    start = functools.partial(Assumptions, signed, peek, vectors or {}, earlier=earlier, calls=code.calls)
+    puts = (o for b in loop.blocks for o in code.lift(b).operations if isinstance(o, Put))
+    start = functools.partial(Assumptions, signed, peek, vectors or {}, earlier=earlier, calls=code.calls,
+                              overwritten=frozenset(p.location for p in puts))
     budget = Budget(patient)
     refusal: Rejected | None = None
-    for view in _views(code, loop, start):
+    for view in _views(code, loop, start, strided is not None):
         try:
-            return _lifted(view, displaced, budget, observer)
+            found = _lifted(view, displaced, budget, observer)
         except Rejected as refused:
             refusal = refused if view.plain else refusal
+        else:
+            if not found.region.scop.strided or (strided is not None and strided(found)):
+                return found
     assert refusal is not None, "there is a plain view"
     raise refusal
 
 
-def _views(code: Code, loop: Loop, start: Callable[..., Assumptions]) -> Iterator[_View]:
+def _views(code: Code, loop: Loop, start: Callable[..., Assumptions], strided: bool) -> Iterator[_View]:
     """The views of an entry, in the order in which they are tried. When the next view is taken, the one before has been
     tried, so its hints are complete. If iterations of the loop exchange values (the pointers to two buffers are
     swapped), the loop unrolled by the period of the exchange comes last.
     """
     period = 1
-    for view in _views_at(code, loop, start, period):
+    for view in _views_at(code, loop, start, period, strided):
         yield view
         period = view.assumptions.hints.exchange_periods.get(loop.header, period)
     longer = unrolled(code.graph, code.lift, loop, period) if period > 1 else None
     if longer is not None:
         graph, forest, lift, whole = longer
-        yield from _views_at(replace(code, graph=graph, forest=forest, lift=lift), whole, start, period)
+        yield from _views_at(replace(code, graph=graph, forest=forest, lift=lift), whole, start, period, strided)
 
 
-def _views_at(code: Code, loop: Loop, start: Callable[..., Assumptions], period: int) -> Iterator[_View]:
+def _views_at(code: Code, loop: Loop, start: Callable[..., Assumptions], period: int, strided: bool) -> Iterator[_View]:
     """The views of one flow graph: the plain one; one with rbp as frame pointer, if it may be one; one with eager
     specialisation, if the plain view has declined any. If ``code.to_the_end``, the same views that also execute the
-    last iteration come first.
+    last iteration come first. If ``strided``, each view first takes strides that differ between entries for symbols.
     """
     for to_the_end in (True, False) if code.to_the_end else (False,):
-        plain = start(to_the_end=to_the_end)
-        frame = plain.registers["rbp"] - plain.registers["rsp"]
-        framed = 0 < frame <= FRAME and any(stack_stores(code.lift(b), "rbp") for b in loop.blocks)
-        yield _View(code, loop, plain, period)
-        if framed:
-            yield _View(code, loop, start(to_the_end=to_the_end).in_frame(), period)
-        if plain.hints.declined:
-            yield _View(code, loop, start(to_the_end=to_the_end, eager=True), period)
+        made = functools.partial(start, to_the_end=to_the_end)
+        declined = False
+        for way in _with_strides(made, strided):
+            yield _View(code, loop, way, period)
+            declined = declined or bool(way.hints.declined)
+        frame = way.registers["rbp"] - way.registers["rsp"]
+        if 0 < frame <= FRAME and any(stack_stores(code.lift(b), "rbp") for b in loop.blocks):
+            for way in _with_strides(made, strided):
+                yield _View(code, loop, way.in_frame(), period)
+        if declined:
+            for way in _with_strides(functools.partial(made, eager=True), strided):
+                yield _View(code, loop, way, period)
+
+
+def _with_strides(made: Callable[..., Assumptions], strided: bool) -> Iterator[Assumptions]:
+    """The assumptions of a view: if ``strided``, those with symbols for strides first. Where no stride came up that
+    differs between entries, these are all. Their hints are those of the view that is made of them."""
+    way = made(strided=strided)
+    yield way
+    if strided and way.hints.strides:
+        yield made()
 
 
 def _lifted(view: _View, displaced: bytes, budget: Budget, observer: Observer | None) -> Lifted:

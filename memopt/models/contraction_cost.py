@@ -85,9 +85,9 @@ def _time(microseconds: float) -> str:
 
 
 def stride(scop: Scop, access: Access, dimension: str) -> int:
-    """Bytes that ``access`` moves by from one iteration of ``dimension`` to the next."""
+    """Bytes that ``access`` moves by from one iteration of ``dimension`` to the next, at the captured entry."""
     array = scop.array(access.array)
-    return sum(s * e.coefficient(dimension) for s, e in zip(array.strides, access.subscripts, strict=True))
+    return sum(s * e.coefficient(dimension) for s, e in zip(array.seen_strides, access.subscripts, strict=True))
 
 
 def operations(expression: Expression) -> int:

@@ -68,7 +68,7 @@ class DimensionMap:
         known = self._known.get(id(access))
         if known is None:
             moved: dict[str, int] = {}
-            for stride, subscript in zip(scop.array(access.array).strides, access.subscripts, strict=True):
+            for stride, subscript in zip(scop.array(access.array).known_strides, access.subscripts, strict=True):
                 for name, coefficient in subscript.terms:
                     for variable, factor in self.dimensions.get(name, Linear()).terms:
                         moved[variable] = moved.get(variable, 0) + stride * coefficient * factor
@@ -243,8 +243,8 @@ def neighbours(scop: Scop, statement: Statement) -> tuple[tuple[Access, tuple[in
         groups.setdefault((access.array, tuple(s.terms for s in access.subscripts)), []).append(access)
     return tuple((found[0], tuple(sum(
         stride * subscript.constant
-        for stride, subscript in zip(scop.array(array).strides, access.subscripts, strict=True)) for access in found))
-        for (array, _), found in groups.items())
+        for stride, subscript in zip(scop.array(array).known_strides, access.subscripts, strict=True))
+        for access in found)) for (array, _), found in groups.items())
 
 
 @by_identity

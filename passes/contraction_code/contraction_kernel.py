@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memopt.ir.code import Placement
-from memopt.ir.linear import Linear
+from memopt.ir.linear import Compound, Linear, Product
 from memopt.ir.plan import Isa, Plan
 from memopt.ir.region import Region
-from memopt.ir.scop import LIMIT, Apply, Constant, Expression, Scalar
+from memopt.ir.scop import Apply, Constant, Expression, Scalar
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Mem
 from passes.contraction_code import micro_kernel, packing_code, ragged
@@ -54,7 +54,10 @@ class ContractionKernel:
         self._panels, _ = _scratch(facts)
         self._emitter = emitter
         self._unit = VectorUnit(facts.isa, facts.element)
-        extents: dict[str, Value] = {d: self._symbol(LIMIT) if e is None else e for d, e in facts.extents}
+        # Extents and strides that are known at entry only are computed here, before the loops that use them.
+        self._early = emitter.section()
+        self._values: dict[Linear, Mem] = {}
+        extents = {d: self._value(e) for d, e in facts.extents}
         self._empty = any(e == 0 for e in extents.values())
         self._loops = TileLoops(self._emitter, facts.plan.loops, extents)
         self._innermost = len(facts.plan.loops) - 1
@@ -77,7 +80,6 @@ class ContractionKernel:
             size = facts.row_count * facts.column_count * facts.element.size
             self._before = self._emitter.slot(size) if facts.changed else None
             self._micro_kernel = micro_kernel.MicroKernel(facts, self._invariants, self._before)
-            self._bases = {stream: self._base(stream.base) for stream in self._streams()}
             self._rows, self._columns, self._result = (self._emitter.slot() for _ in range(3))
 
     def run(self) -> None:
@@ -88,11 +90,6 @@ class ContractionKernel:
 
     def _symbol(self, name: str) -> Mem:
         return Mem("rbp", displacement=self._layout.symbols[name], size=8)
-
-    def _streams(self) -> Iterator[AffineAccess]:
-        yield self._contraction.result
-        for _, operand in self._contraction.operands:
-            yield operand.stream
 
     # before the loops
 
@@ -122,15 +119,27 @@ class ContractionKernel:
         for offset in range(0, place.size, size):
             self._emitter.op("mov", Mem("rbp", displacement=place.displacement + offset, size=size), register)
 
-    def _base(self, base: Linear) -> Mem:
-        """A frame slot with the address at the origin of all dimensions."""
-        place = self._emitter.slot()
-        self._emitter.load("rax", base.constant)
-        for symbol, coefficient in base.terms:
-            self._emitter.load("rcx", self._symbol(symbol))
-            self._emitter.scale("rcx", coefficient, "rdx")
-            self._emitter.op("add", "rax", "rcx")
-        self._emitter.op("mov", place, "rax")
+    def _value(self, expression: Linear) -> Value:
+        """``expression``, over symbols in the frame, modulo 2**64: a number, or the slot that holds it in the loops."""
+        if expression.is_constant:
+            return expression.constant
+        if expression not in self._values:
+            ((symbol, coefficient), *more), constant = expression.terms, expression.constant
+            alone = not (more or constant or coefficient != 1 or isinstance(symbol, Compound))
+            self._values[expression] = self._symbol(symbol) if alone else self._computed_early(expression)
+        return self._values[expression]
+
+    def _computed_early(self, expression: Linear) -> Mem:
+        emitter, place = self._early, self._early.slot()
+        emitter.load("rax", expression.constant)
+        for symbol, coefficient in expression.terms:
+            first, *others = symbol.factors if isinstance(symbol, Product) else (symbol,)
+            emitter.load("rcx", self._symbol(first))
+            for other in others:
+                emitter.op("imul", "rcx", self._symbol(other))
+            emitter.scale("rcx", coefficient, "rdx")
+            emitter.op("add", "rax", "rcx")
+        emitter.op("mov", place, "rax")
         return place
 
     # inside the loops
@@ -144,12 +153,16 @@ class ContractionKernel:
 
     def _address(self, register: str, stream: AffineAccess, level: int) -> None:
         """``register`` = address of the first element of the current block; clobbers rax and rcx."""
-        self._emitter.load(register, self._bases[stream])
+        self._emitter.load(register, self._value(stream.base))
         for dimension, stride in stream.strides:
             position = self._loops.position(dimension, level)
             if isinstance(position, Mem):
                 self._emitter.load("rax", position)
-                self._emitter.scale("rax", stride, "rcx")
+                distance = self._value(stride)
+                if isinstance(distance, Mem):
+                    self._emitter.op("imul", "rax", distance)
+                else:
+                    self._emitter.scale("rax", distance, "rcx")
                 self._emitter.op("add", register, "rax")
 
     def _count(self, register: str, dimension: str, level: int) -> None:
@@ -165,7 +178,7 @@ class ContractionKernel:
         self._count(packing_code.DEPTH, tile.reduction, level)
         along, down = operand.stream.stride(operand.pack.dimension), operand.stream.stride(tile.reduction)
         packing_code.PanelPacking(operand, self._contraction.element.size, along, down,
-                                  self._contraction.isa).emit(self._emitter)
+                                  self._contraction.isa, self._value).emit(self._emitter)
 
     def _panel(self, register: str, index: int, operand: Operand) -> None:
         """``register`` = address where the current tile's panel starts; clobbers rax and rcx."""
@@ -184,11 +197,12 @@ class ContractionKernel:
         """One register tile, on the results themselves or, where it is ragged or its lanes are no neighbours, on a copy
         of them."""
         emitter, facts, tile = self._emitter, self._contraction, self._contraction.plan.tile
-        direct = facts.result.stride(tile.vector) == facts.element.size
+        direct = facts.result.stride(tile.vector) == Linear.of(facts.element.size)
+        row_stride, column_stride = (self._value(facts.result.stride(d)) for d in (tile.rows, tile.vector))
         self._address(micro_kernel.RESULT, facts.result, self._innermost)
         if direct and self._loops.always_full(tile.rows, facts.row_count) and self._loops.always_full(
                 tile.vector, facts.column_count):
-            emitter.load(micro_kernel.ROW_STRIDE, facts.result.stride(tile.rows))
+            emitter.load(micro_kernel.ROW_STRIDE, row_stride)
             self._compute()
             return
         compute, finished = map(emitter.fresh, ("tile", "tile_done"))
@@ -198,7 +212,7 @@ class ContractionKernel:
         for place, register in kept:
             emitter.op("mov", place, register)
         copy = ragged.RaggedTile(self._scratch, facts.row_count, facts.column_count, facts.element.size,
-                                 facts.result.stride(tile.rows), facts.result.stride(tile.vector), self._before)
+                                 row_stride, column_stride, self._before)
         if direct:
             emitter.load(micro_kernel.ROW_STRIDE, copy.row_stride)
             self._unless_ragged(compute)
@@ -229,10 +243,10 @@ class ContractionKernel:
         self._count(micro_kernel.DEPTH, self._contraction.plan.tile.reduction, self._innermost)
         self._micro_kernel.emit(self._emitter, self._next_tile())
 
-    def _next_tile(self) -> int:
+    def _next_tile(self) -> Value:
         """Bytes from the results of this register tile to those of the next."""
         loop = self._contraction.plan.loops[self._innermost]
-        return self._contraction.result.stride(loop.dimension) * loop.size
+        return self._value(self._contraction.result.stride(loop.dimension) * loop.size)
 
 
 def _leaves(tree: Expression) -> Iterator[Expression]:

@@ -17,7 +17,7 @@ from memopt.ir.scop import Apply, ElementType, Expression, Read
 from memopt.x86.instructions import Mem
 from passes.contraction_schedule.contraction import Contraction, Role
 from passes.vector import conditional
-from passes.vector.emitter import Emitter
+from passes.vector.emitter import Emitter, Value
 from passes.vector.instructions import VectorCode, VectorValue
 from passes.vector.lowering import Lowering
 from passes.vector.registers import Leaf, OutOfRegisters, Registers, VectorUnit
@@ -98,7 +98,7 @@ class MicroKernel:
         self._operands = dict(contraction.operands)
         self._pointers = {index: PANELS[n] for n, (index, _) in enumerate(contraction.operands)}
 
-    def emit(self, emitter: Emitter, next_tile: int) -> None:
+    def emit(self, emitter: Emitter, next_tile: Value) -> None:
         """Emits the tile. ``next_tile``: bytes from this tile's results to those of the next one, which are
         prefetched."""
         registers = self._register_map()
@@ -186,7 +186,7 @@ class MicroKernel:
         number = row * self._contraction.plan.tile.vector_count + position
         return self._unit.at(self._before.base, self._before.displacement + number * self._unit.bytes)
 
-    def _prefetch(self, emitter: Emitter, next_tile: int) -> None:
+    def _prefetch(self, emitter: Emitter, next_tile: Value) -> None:
         """A tile starts by loading its results. Prefetch those of the next tile a whole block of the reduction
         ahead."""
         tile = self._contraction.plan.tile

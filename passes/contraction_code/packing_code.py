@@ -11,19 +11,21 @@ its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from memopt.ir.frozen import dataclass
+from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa
 from memopt.x86.instructions import Mem
 from passes.contraction_schedule.contraction import Operand
-from passes.vector.emitter import Emitter, displaced, register_of
+from passes.vector.emitter import Emitter, Value, displaced, register_of
 
 SOURCE = "rsi"  # address of the block's first element; clobbered
 PANEL = "rdi"  # address of the first panel; clobbered
 COUNT = "rdx"  # elements along the tile dimension, at least 1; clobbered
 DEPTH = "rbx"  # elements along the reduction, at least 1; kept
 _GROUP = 8  # elements copied side by side: no more streams than L1 has ways
+_ODD_MULTIPLES = {1: "r12", 3: "r13", 5: "r14", 7: "r15"}  # of a distance that is known at entry only
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,10 @@ class PanelPacking:
 
     operand: Operand
     element: int  # bytes of an element
-    along: int  # bytes in the source from one element of a panel's row to the next
-    down: int  # bytes in the source from one k to the next
+    along: Linear  # bytes in the source from one element of a panel's row to the next
+    down: Linear  # bytes in the source from one k to the next
     isa: Isa
+    value: Callable[[Linear], Value]  # a number, or the frame slot that holds it
 
     @property
     def width(self) -> int:
@@ -47,13 +50,13 @@ class PanelPacking:
         return self.operand.step(self.element)
 
     def emit(self, emitter: Emitter) -> None:
-        """Packs the whole block, panel by panel. Clobbers rax, rcx and r8 - r11 besides the registers named above."""
+        """Packs the whole block, panel by panel. Clobbers rax, rcx and r8 - r15 besides the registers named above."""
         panel, ragged, done = map(emitter.fresh, ("panel", "ragged", "packed"))
         emitter.place(panel)
         emitter.op("cmp", COUNT, self.width)
         emitter.jump(ragged, "l")
         self._full_panel(emitter)
-        emitter.add(SOURCE, self.width * self.along, "rax")
+        emitter.add(SOURCE, self.value(self.along * self.width), "rax")
         emitter.add(PANEL, self.operand.panel_bytes(self.element), "rax")
         emitter.op("sub", COUNT, self.width)
         emitter.jump(panel, "g")
@@ -63,7 +66,7 @@ class PanelPacking:
         emitter.place(done)
 
     def _full_panel(self, emitter: Emitter) -> None:
-        if self.along == self.element and self.operand.copies == 1:
+        if self.along == Linear.of(self.element) and self.operand.copies == 1:
             self._contiguous_rows(emitter)
         else:
             self._strided_elements(emitter)
@@ -89,7 +92,7 @@ class PanelPacking:
         emitter.align(32)
         emitter.place(loop)
         copy()
-        emitter.add("r8", self.down, "rax")
+        emitter.add("r8", self.value(self.down), "rax")
         emitter.op("add", "r9", self.step)
         emitter.op("sub", "rcx", 1)
         emitter.jump(loop, "ne")
@@ -112,24 +115,39 @@ class PanelPacking:
         across = emitter.fresh("group")
         emitter.op("mov", "r10", SOURCE)
         emitter.op("mov", "r11", PANEL)
+        sources = tuple(self._sources(emitter, group))
         emitter.place(across)
 
         def copy() -> None:
-            for member in range(group):
-                self._copy_element(emitter, member * self.along, member)
+            for member, source in enumerate(sources):
+                self._copy_element(emitter, source, member)
 
         self._down_the_reduction(emitter, "r10", "r11", copy)
         if group < self.width:
-            emitter.add("r10", group * self.along, "rax")
+            emitter.add("r10", self.value(self.along * group), "rax")
             emitter.op("add", "r11", group * self.element * self.operand.copies)
             emitter.op("lea", "rax", Mem(PANEL, displacement=self.step))
             emitter.op("cmp", "r11", "rax")
             emitter.jump(across, "b")
 
-    def _copy_element(self, emitter: Emitter, source: int, member: int) -> None:
+    def _sources(self, emitter: Emitter, group: int) -> Iterator[Mem]:
+        """The elements of a group, ``along`` bytes apart from r8 on. Where that is known at entry only, odd multiples
+        of it are loaded to registers, and scaled."""
+        if self.along.is_constant:
+            yield from (displaced("r8", member * self.along.constant, self.element) for member in range(group))
+            return
+        for odd, register in _ODD_MULTIPLES.items():
+            if odd < group:
+                emitter.load(register, self.value(self.along * odd))
+        yield Mem("r8", size=self.element)
+        for member in range(1, group):
+            scale = member & -member
+            yield Mem("r8", index=_ODD_MULTIPLES[member // scale], scale=scale, size=self.element)
+
+    def _copy_element(self, emitter: Emitter, source: Mem, member: int) -> None:
         """Copies through a general-purpose register: no conversion, no exception flag."""
         register = register_of(self.element, "rax").name
-        emitter.op("mov", register, displaced("r8", source, self.element))
+        emitter.op("mov", register, source)
         for copy in range(self.operand.copies):
             position = (member * self.operand.copies + copy) * self.element
             emitter.op("mov", Mem("r9", displacement=position, size=self.element), register)
@@ -140,10 +158,11 @@ class PanelPacking:
         emitter.op("mov", "r10", SOURCE)
         emitter.op("mov", "r11", PANEL)
         emitter.place(across)
-        self._down_the_reduction(emitter, "r10", "r11", lambda: self._copy_element(emitter, 0, 0))
+        self._down_the_reduction(emitter, "r10", "r11", lambda: self._copy_element(
+            emitter, Mem("r8", size=self.element), 0))
         emitter.op("sub", COUNT, 1)
         emitter.jump(last, "le")
-        emitter.add("r10", self.along, "rax")
+        emitter.add("r10", self.value(self.along), "rax")
         emitter.place(last)
         emitter.op("add", "r11", self.element * self.operand.copies)
         emitter.op("lea", "rax", Mem(PANEL, displacement=self.step))

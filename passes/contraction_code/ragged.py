@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from memopt.ir.frozen import dataclass
 from memopt.x86.instructions import Mem
-from passes.vector.emitter import Emitter, register_of
+from passes.vector.emitter import Emitter, Value, register_of
 
 ROWS = "rdx"  # rows that exist, at least 1; clobbered
 COLUMNS = "rbx"  # columns that exist, at least 1
@@ -27,8 +27,8 @@ class RaggedTile:
     row_count: int
     column_count: int
     element: int  # bytes of an element
-    row_stride: int  # bytes between rows of the original results
-    column_stride: int  # bytes between columns of the original results
+    row_stride: Value  # bytes between rows of the original results
+    column_stride: Value  # bytes between columns of the original results
     # A full tile with the results as they were: only those that have changed are copied back. None: all are.
     before: Mem | None = None
 

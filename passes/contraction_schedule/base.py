@@ -6,18 +6,18 @@ a new ``ScheduledRegion`` or raises ``Rejected``. Invariant: ``verify`` holds fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from memopt.ir.frozen import dataclass
 from memopt.ir.plan import Pack, Plan, RegisterTile, TileLoop
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.region import Region
-from memopt.ir.scop import Access, Apply, Read, Scop, Statement
+from memopt.ir.scop import TRIPS, Access, Apply, Read, Scop, Statement
 from memopt.machine.description import has_fused_multiply_add
 from memopt.models.contraction_cost import Estimate
 from memopt.polyhedral.dependences import Dependences
-from passes.context import Context
+from passes.context import UNKNOWN_TRIPS, Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +93,27 @@ class Pass(Protocol):
     def run(self, state: ScheduledRegion, context: Context) -> ScheduledRegion: ...
 
 
-def trip_counts(statement: Statement, first: int) -> dict[str, int]:
-    """The trip count of each dimension, outermost first; ``first`` stands for the patched loop's.
+def trip_counts(statement: Statement, trips: int, entry: Mapping[str, int]) -> dict[str, int]:
+    """The trip count of each dimension at the captured entry, outermost first. ``trips``, ``entry``: as in ``Context``.
 
     Raises ``Rejected(NO_PLAN)`` for a bound that varies within the nest and for a loop without iterations.
     """
-    counts = {statement.dimensions[0].name: first}
+    counts = {statement.dimensions[0].name: trips}
     for dimension in statement.dimensions[1:]:
-        if not dimension.trips.is_constant:
-            raise Rejected(Reason.NO_PLAN, f"the bound {dimension.trips} of loop {dimension.name} is not constant")
-        if dimension.trips.constant < 1:
+        bound = dimension.trips
+        if bound.symbols & {d.name for d in statement.dimensions} or bound.quotients:
+            raise Rejected(Reason.NO_PLAN, f"the bound {bound} of loop {dimension.name} is not constant")
+        known = bound.symbols <= entry.keys() | {TRIPS}
+        count = bound.evaluate({**entry, TRIPS: trips}) if known else UNKNOWN_TRIPS
+        if count < 1:
             raise Rejected(Reason.NO_PLAN, f"loop {dimension.name} has no iterations")
-        counts[dimension.name] = dimension.trips.constant
+        counts[dimension.name] = count
     return counts
 
 
 def known_trips(state: ScheduledRegion, dimension: str) -> int | None:
-    """The trip count of ``dimension`` where it is a constant; None for the patched loop, whose count is known at entry
-    only."""
+    """The trip count of ``dimension`` where it is a constant; None where it is known at entry only, as that of the
+    patched loop."""
     found = next(d.trips for d in state.statement.dimensions if d.name == dimension)
     return found.constant if found.is_constant else None
 

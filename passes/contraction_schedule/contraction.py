@@ -19,11 +19,24 @@ from dataclasses import replace
 from enum import Enum
 
 from memopt.ir.frozen import dataclass
-from memopt.ir.linear import Linear
+from memopt.ir.linear import Linear, product
 from memopt.ir.plan import Isa, Pack, Plan
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.region import Region
-from memopt.ir.scop import TRIPS, Access, Apply, ElementType, Expression, Index, Read, Scop, Statement, extreme
+from memopt.ir.scop import (
+    LIMIT,
+    TRIPS,
+    Access,
+    Apply,
+    ElementType,
+    Expression,
+    Index,
+    Read,
+    Scop,
+    Statement,
+    bytes_of,
+    extreme,
+)
 
 _OPERATORS = {"add": 2, "sub": 2, "mul": 2, "div": 2, "min": 2, "max": 2, "sqrt": 1}
 
@@ -38,15 +51,19 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AffineAccess:
-    """An affine access in bytes: ``address = base + sum(stride * dimension)``. ``base`` is Linear over live-in symbols;
-    dimensions with stride 0 are left out."""
+    """An affine access in bytes: ``address = base + sum(stride * dimension)``. ``base`` and strides are Linear over
+    live-in symbols; dimensions that do not move the access are left out."""
 
     base: Linear
-    strides: tuple[tuple[str, int], ...]
+    strides: tuple[tuple[str, Linear], ...]
 
-    def stride(self, dimension: str) -> int:
+    def stride(self, dimension: str) -> Linear:
         """Bytes from one iteration of ``dimension`` to the next."""
-        return next((s for d, s in self.strides if d == dimension), 0)
+        return next((s for d, s in self.strides if d == dimension), Linear())
+
+    def moves(self, dimension: str) -> bool:
+        """Whether the access moves along ``dimension``."""
+        return any(d == dimension for d, _ in self.strides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +101,8 @@ class Contraction:
     plan: Plan
     statement: Statement
     element: ElementType
-    # Trip count of each dimension, outermost first; None for the patched loop (H at run time).
-    extents: tuple[tuple[str, int | None], ...]
+    # Trip count of each dimension, outermost first: a number, or known at entry only (H for the patched loop).
+    extents: tuple[tuple[str, Linear], ...]
     result: AffineAccess
     # Indices of the reads that are the written cell; ``operands``: the other reads, by index.
     accumulators: frozenset[int]
@@ -108,10 +125,6 @@ class Contraction:
         """Elements in one row of the register tile."""
         return self.plan.tile.vector_count * self.plan.tile.lanes
 
-    def extent(self, dimension: str) -> int | None:
-        """The trip count of ``dimension``; None for the patched loop."""
-        return dict(self.extents)[dimension]
-
 
 def contraction(region: Region, plan: Plan) -> Contraction:
     """The region's statement seen through ``plan``.
@@ -131,12 +144,13 @@ def contraction(region: Region, plan: Plan) -> Contraction:
     _check_order(plan, result, dimensions)
     accumulators = frozenset(i for i, r in enumerate(statement.reads) if r == statement.write)
     operands = []
+    known = {d: e.constant if e.is_constant else None for d, e in extents}
     for index, access in enumerate(statement.reads):
         if index not in accumulators:
             if access.array == statement.write.array:
                 raise Rejected(Reason.NO_SCHEDULE, f"the operand {access} is also written")
             stream = _stream(region.scop, access, dimensions)
-            operands.append((index, _operand(plan, dict(extents), stream, index)))
+            operands.append((index, _operand(plan, known, stream, index)))
     smaller = extreme(statement)
     return Contraction(plan, statement if smaller is None else replace(statement, expression=smaller), element, extents,
                        result, accumulators, tuple(operands), smaller is not None)
@@ -159,26 +173,27 @@ def element_of(scop: Scop, statement: Statement) -> ElementType:
     return element
 
 
-def _extents(statement: Statement) -> Iterator[tuple[str, int | None]]:
+def _extents(statement: Statement) -> Iterator[tuple[str, Linear]]:
+    names = {d.name for d in statement.dimensions}
     for position, dimension in enumerate(statement.dimensions):
         if position == 0:
             if dimension.trips != Linear.symbol(TRIPS):
                 raise VerifyError(f"outermost trip count is {dimension.trips}, not {TRIPS}")
-            yield dimension.name, None
-        elif not dimension.trips.is_constant:
-            raise Rejected(Reason.NO_SCHEDULE, f"the bound {dimension.trips} of loop {dimension.name} is not constant")
+            yield dimension.name, Linear.symbol(LIMIT)
+        elif dimension.trips.symbols & names or dimension.trips.quotients:
+            raise Rejected(Reason.NO_SCHEDULE, f"the bound {dimension.trips} of loop {dimension.name} varies")
         else:
-            yield dimension.name, dimension.trips.constant
+            yield dimension.name, dimension.trips
 
 
 def _stream(scop: Scop, access: Access, dimensions: tuple[str, ...]) -> AffineAccess:
     array = scop.array(access.array)
-    base, strides = array.base, dict.fromkeys(dimensions, 0)
-    for stride, subscript in zip(array.strides, access.subscripts, strict=True):
-        base = base + subscript.without(*dimensions) * stride
+    base, strides = array.base, dict.fromkeys(dimensions, Linear())
+    for stride, subscript in zip(map(bytes_of, array.strides), access.subscripts, strict=True):
+        base = base + product(subscript.without(*dimensions), stride)
         for dimension in dimensions:
-            strides[dimension] += subscript.coefficient(dimension) * stride
-    return AffineAccess(base, tuple((d, s) for d, s in strides.items() if s))
+            strides[dimension] += stride * subscript.coefficient(dimension)
+    return AffineAccess(base, tuple((d, s) for d, s in strides.items() if s != Linear()))
 
 
 def _check_tile(plan: Plan, element: ElementType, dimensions: tuple[str, ...]) -> None:
@@ -212,7 +227,7 @@ def _check_expression(expression: Expression, element: ElementType) -> None:
 def _check_order(plan: Plan, result: AffineAccess, dimensions: tuple[str, ...]) -> None:
     """Each result must get its reductions in the original order. The innermost reduction ascends by construction of the
     loops. Further reduction dimensions must be outside it and run in their order, one iteration at a time."""
-    reductions = [d for d in dimensions if result.stride(d) == 0]
+    reductions = [d for d in dimensions if not result.moves(d)]
     if {plan.tile.rows, plan.tile.vector} & set(reductions):
         raise VerifyError(f"{plan.tile}: several iterations would write one result")
     if not reductions or reductions[-1] != plan.tile.reduction:
@@ -229,9 +244,9 @@ def _operand(plan: Plan, extents: dict[str, int | None], stream: AffineAccess, i
     """The operand's role and panels. Without a ``Pack`` in the plan it is packed at the outermost loop where that is
     possible."""
     tile = plan.tile
-    if stream.stride(tile.vector) == 0:
+    if not stream.moves(tile.vector):
         role, dimension, width = Role.BROADCAST, tile.rows, tile.row_count
-    elif stream.stride(tile.rows) == 0:
+    elif not stream.moves(tile.rows):
         role, dimension, width = Role.VECTOR, tile.vector, tile.vector_count * tile.lanes
     else:
         raise Rejected(Reason.NO_SCHEDULE, f"read {index} varies along rows and vectors of the register tile")
@@ -243,7 +258,7 @@ def _operand(plan: Plan, extents: dict[str, int | None], stream: AffineAccess, i
     depth = _room(plan, extents, tile.reduction, pack.level)
     count = _room(plan, extents, dimension, pack.level)
     late = [loop.dimension for loop in plan.loops[pack.level + 1:]
-            if loop.dimension not in (tile.reduction, dimension) and stream.stride(loop.dimension)]
+            if loop.dimension not in (tile.reduction, dimension) and stream.moves(loop.dimension)]
     if depth is None or count is None or late:
         raise VerifyError(f"{pack}: the packed block is not fixed inside that loop")
     copies = tile.lanes if plan.isa is Isa.SSE2 and role is Role.BROADCAST else 1
@@ -263,7 +278,7 @@ def _default_level(plan: Plan, extents: dict[str, int | None], stream: AffineAcc
     panels."""
     level = max((i for i, loop in enumerate(plan.loops)
                  if loop.dimension != dimension
-                 and (loop.dimension == plan.tile.reduction or stream.stride(loop.dimension))), default=-1)
+                 and (loop.dimension == plan.tile.reduction or stream.moves(loop.dimension))), default=-1)
     while level < len(plan.loops) - 1 and _room(plan, extents, dimension, level) is None:
         level += 1
     return level

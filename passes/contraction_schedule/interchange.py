@@ -41,11 +41,14 @@ class Interchange:
 
 
 def _check_shape(state: ScheduledRegion) -> None:
-    """The statement must be one accumulation in one floating-point type, and nobody may write its operands."""
+    """The statement must be one accumulation in one floating-point type, and nobody may write its operands. A statement
+    that sets results to one value will do where no loop plan could have it: rows have a length that differs between
+    entries."""
     statement, scop = state.statement, state.scop
     if len(scop.statements) != 1:
         raise Rejected(Reason.NO_PLAN, f"the nest has {len(scop.statements)} statements; a contraction has one")
-    if statement.reads.count(statement.write) != 1:
+    sets = scop.strided and not statement.reads
+    if statement.reads.count(statement.write) != 1 and not sets:
         raise Rejected(Reason.NO_PLAN, f"the result {statement.write} is not accumulated")
     if any(access.array == statement.write.array for _, access in state.operands):
         raise Rejected(Reason.OVERLAP, f"{statement.write.array} is both accumulated and read elsewhere")

@@ -70,7 +70,7 @@ def plan_nest(regions: tuple[Region, ...], context: Context, observer: Observer 
 
 def _volume(region: Region, context: Context) -> int:
     """Iterations of the region's statement, the patched loop taken at ``context.trips``."""
-    return prod(trip_counts(region.scop.statements[0], context.trips).values())
+    return prod(trip_counts(region.scop.statements[0], context.trips, context.entry).values())
 
 
 def schedule(
@@ -92,6 +92,6 @@ def initial(region: Region, context: Context) -> ScheduledRegion:
     if len(region.scop.statements) != 1:
         raise Rejected(Reason.NO_PLAN, f"the nest has {len(region.scop.statements)} statements; a contraction has one")
     statement = region.scop.statements[0]
-    trip_counts(statement, context.trips)  # rejects a domain that is no box before isl sees it
+    trip_counts(statement, context.trips, context.entry)  # rejects a domain that is no box before isl sees it
     points = tuple(d.name for d in statement.dimensions)
     return ScheduledRegion(region, statement, dependences(region.scop), loops=(), points=points)

@@ -25,7 +25,7 @@ class Profitability:
 
     def run(self, state: ScheduledRegion, context: Context) -> ScheduledRegion:
         """Estimates original and planned time of one entry with ``context.trips`` iterations."""
-        trips = trip_counts(state.statement, context.trips)
+        trips = trip_counts(state.statement, context.trips, context.entry)
         plan = plan_of(state, context)
         expected = estimate(state.scop, state.statement, plan, trips, context.machine)
         if expected.original_microseconds < self.least_work:

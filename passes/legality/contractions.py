@@ -125,20 +125,18 @@ def _storage(scop: Scop, statement: Statement, plan: Plan) -> Iterator[str]:
         if access.array in written:
             yield f"{access} is loaded ahead of its use, but {access.array} is written"
         pack = packed.get(index)
-        moving = {tile.rows, tile.vector} & _moved_by(scop, access)
+        moving = {tile.rows, tile.vector} & _moved_by(access)
         if pack is not None and moving - {pack.dimension}:
             yield f"{pack} holds one value where the register tile needs several"
         if pack is not None and not 0 <= pack.level < len(plan.loops):
             yield f"{pack} is made in no loop"
         elif pack is not None:
             inner = {t.dimension for t in plan.loops[pack.level + 1 :]}
-            if inner & _moved_by(scop, access) - {pack.dimension, tile.reduction}:
+            if inner & _moved_by(access) - {pack.dimension, tile.reduction}:
                 yield f"{pack} is out of date before it is made again"
     if statement.condition is not None and not _monotone(statement):
         yield f"it cannot be told which results {statement.name} has stored"
-    array = scop.array(statement.write.array)
-    step = sum(s * e.coefficient(tile.vector) for s, e in zip(array.strides, statement.write.subscripts, strict=True))
-    if not step:
+    if tile.vector not in _moved_by(statement.write):
         yield f"lanes along {tile.vector} are one cell of {statement.write}"
 
 
@@ -152,13 +150,10 @@ def _monotone(statement: Statement) -> bool:
     return False
 
 
-def _moved_by(scop: Scop, access: Access) -> set[str]:
-    """The dimensions along which ``access`` moves from cell to cell."""
-    steps: dict[str, int] = {}
-    for size, subscript in zip(scop.array(access.array).strides, access.subscripts, strict=True):
-        for name, coefficient in subscript.terms:
-            steps[name] = steps.get(name, 0) + size * coefficient
-    return {name for name, step in steps.items() if step}
+def _moved_by(access: Access) -> set[str]:
+    """The dimensions along which ``access`` moves from cell to cell. Two cells are one only if all their subscripts
+    are equal (memopt.ir.scop.Array), so it moves along each dimension in a subscript, whatever the strides are."""
+    return {name for subscript in access.subscripts for name, _ in subscript.terms}
 
 
 def _exists(statement: Statement, conditions: tuple[str, ...], operations: int) -> bool:

@@ -317,7 +317,7 @@ def _along(expression: Linear) -> Along:
 def _home(array: Array, access: Access, storage: Storage | None, scratch: Mapping[str, Linear]) -> Linear:
     """The byte address of an access, Linear over dimensions, dates and symbols."""
     if storage is None:
-        return sum((u * s for u, s in zip(access.subscripts, array.strides, strict=True)), array.base)
+        return sum((u * s for u, s in zip(access.subscripts, array.known_strides, strict=True)), array.base)
     dates = {f"d{n}": Linear.symbol(date_name(n)) for n in range(_dates_named(storage))}
     address, stride = scratch[array.name], array.element.size
     for subscript, origin, size in reversed(list(zip(access.subscripts, storage.origins, storage.sizes, strict=True))):

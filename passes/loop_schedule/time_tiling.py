@@ -88,7 +88,7 @@ def _row(scop: Scop, statement: Statement, strides: list[int], depth: int) -> tu
 def _offset(scop: Scop, access: Access) -> Linear:
     """The address of the access in bytes from the array's base."""
     total = Linear()
-    for stride, subscript in zip(scop.array(access.array).strides, access.subscripts, strict=True):
+    for stride, subscript in zip(scop.array(access.array).known_strides, access.subscripts, strict=True):
         total = total + subscript * stride
     return total
 
@@ -99,7 +99,7 @@ def _row_strides(scop: Scop, array: str) -> list[int]:
     offsets = [_offset(scop, a) for s in scop.statements for a in (s.write, *s.reads) if a.array == array]
     names = {d.name for s in scop.statements for d in s.dimensions[1:]}
     found = {abs(o.coefficient(n)) for o in offsets for n in names} - {0}
-    return sorted(found | (set(scop.array(array).strides) if len(scop.array(array).strides) > 1 else set()))
+    return sorted(found | (set(scop.array(array).known_strides) if len(scop.array(array).strides) > 1 else set()))
 
 
 def _shifts(conflicts: DependencePieces, skewed: Mapping[str, Linear]) -> dict[str, int] | None:

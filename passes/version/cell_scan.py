@@ -81,7 +81,7 @@ def cells_of(region: Region, array: Array, *, written: bool) -> Cells:
         cells = CellSet(Linear(), statement.dimensions, statement.conditions)
         names, domain = tuple(d.name for d in statement.dimensions), tuple(cells.domain())
         pieces |= {_Piece(a.subscripts, names, domain): None for a in accesses if _is_of(a, array)}
-    return Cells(array.base, array.strides, array.element.size, tuple(pieces))
+    return Cells(array.base, array.known_strides, array.element.size, tuple(pieces))
 
 
 def _is_of(access: Access, array: Array) -> bool:

@@ -9,7 +9,7 @@ mathematical one; ``wrapping`` computes modulo 2**64, as the program does.
 
 from __future__ import annotations
 
-from memopt.ir.linear import Linear
+from memopt.ir.linear import Linear, Product
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Item, Mem, instruction, jump
 
@@ -48,9 +48,10 @@ def _evaluate(expression: Linear, layout: FrameLayout, after: list[Item]) -> lis
     terms = sorted(expression.terms, key=lambda t: t[1] != 1)
     items: list[Item] = []
     for position, (symbol, coefficient) in enumerate(terms):
-        slot = Mem("rbp", displacement=layout.symbols[symbol])
+        first, *others = symbol.factors if isinstance(symbol, Product) else (symbol,)
+        slot = Mem("rbp", displacement=layout.symbols[first])
         target = "rcx" if position else "rax"
-        if abs(coefficient) == 1 and (position or coefficient == 1):
+        if not others and abs(coefficient) == 1 and (position or coefficient == 1):
             operation = "mov" if not position else "add" if coefficient == 1 else "sub"
             items += [instruction(operation, "rax", slot), *(after if position else [])]
             continue
@@ -58,6 +59,8 @@ def _evaluate(expression: Linear, layout: FrameLayout, after: list[Item]) -> lis
             items += [instruction("imul", target, slot, coefficient), *after]
         else:
             items += [instruction("mov", target, coefficient), instruction("imul", target, slot), *after]
+        for other in others:
+            items += [instruction("imul", target, Mem("rbp", displacement=layout.symbols[other])), *after]
         if position:
             items += [instruction("add", "rax", "rcx"), *after]
     return items + _constant(expression.constant, bool(terms), after)

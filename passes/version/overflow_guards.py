@@ -5,7 +5,8 @@ magnitude, and the coefficients of an expression sum up to at most 2**16, no ste
 guard: they wrap around modulo 2**64 as the program's own do.
 
 In: a plan, or the symbols of other loops (``passes.version.cell_scan``). Out: a pair of guards -2**40 <= s <= 2**40 for
-each symbol s of its bounds and dates.
+each symbol s of its bounds and dates; for a contraction, whose loops count single bounds, a pair for each bound that is
+known at entry only.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from memopt.ir.linear import Linear
-from memopt.ir.plan import LoopPlan, NestPlan
+from memopt.ir.plan import LoopPlan, NestPlan, Plan
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Relation
+from memopt.ir.region import Region, Relation
 from memopt.ir.scop import LIMIT, TRIPS
 from passes.loop_code.leaf_shape import domain
 
@@ -35,6 +36,20 @@ def magnitude_guards(plan: NestPlan) -> tuple[Relation, ...]:
 def bounds(symbols: Iterable[str]) -> tuple[Relation, ...]:
     """Guards that each of ``symbols`` is at most ``MOST`` in magnitude."""
     return tuple(Relation(Linear.symbol(s, sign, MOST), False, _WHY) for s in sorted(symbols) for sign in (1, -1))
+
+
+def extent_guards(region: Region, plan: NestPlan) -> tuple[Relation, ...]:
+    """Guards for the trip counts of contractions that are known at entry only: the tile loops rely on at least one
+    iteration. Half a register tile is demanded, because a version loses time on less."""
+    tiles = {p.statement: {p.tile.rows: p.tile.row_count, p.tile.vector: p.tile.vector_count * p.tile.lanes}
+             for p in plan.parts if isinstance(p, Plan)}
+    found: dict[Linear, int] = {}
+    for statement in (s for s in region.scop.statements if s.name in tiles):
+        for dimension in (d for d in statement.dimensions[1:] if not d.trips.is_constant):
+            least = -(-tiles[statement.name].get(dimension.name, 1) // 2)
+            found[dimension.trips] = max(least, found.get(dimension.trips, least))
+    return tuple(Relation(expression, False, _WHY) for trips, least in found.items()
+                 for expression in (trips - least, -trips + MOST))
 
 
 def check_numbers(expression: Linear) -> None:

@@ -13,6 +13,7 @@ from tests.support.waiting import PATIENCE
 @pytest.mark.parametrize(("what", "function", "repetitions", "least"), some_rows([
     ("triangles", "update", "100", 100_000),
     ("strides", "product", "150", 2000),
+    ("lengths", "multiply", "300", 20_000),
 ], 1))
 @pytest.mark.long
 def test_other_sizes_at_every_call(build: Build, what: str, function: str, repetitions: str, least: int) -> None:
@@ -27,3 +28,5 @@ def test_other_sizes_at_every_call(build: Build, what: str, function: str, repet
     assert sum(x["iterations_run"] for x in versions) > least, trial.stderr
     if what == "triangles":
         assert sum(x["runs"] for x in versions) > 100, trial.stderr
+    if what == "lengths":  # a version with numbers would run once in each repetition
+        assert max(x["runs"] for x in versions) > 300, trial.stderr

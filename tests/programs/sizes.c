@@ -1,5 +1,6 @@
 /* Nests that come with other sizes at every call, 0 and 1 among them.
- * usage: program triangles|strides repetitions: sizes in bounds alone, or in the distance of rows too (few of them). */
+ * usage: program triangles|strides|lengths repetitions: sizes in bounds alone, or in the distance of rows too (few of
+ * them); lengths: a product for which one version serves all. */
 #include <string.h>
 
 #include "matrix.h"
@@ -27,9 +28,21 @@ __attribute__((noipa)) void product(int n, const REAL *restrict a, const REAL *r
         }
 }
 
+__attribute__((noipa)) void multiply(int n, const REAL *restrict a, const REAL *restrict b, REAL *restrict c)
+{
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++) {
+            REAL sum = 0;
+            for (int k = 0; k < n; k++)
+                sum += a[i * n + k] * b[k * n + j];
+            c[i * n + j] = sum;
+        }
+}
+
 int main(int argc, char **argv)
 {
-    int triangles = argc < 2 || !strcmp(argv[1], "triangles"), repetitions = argc > 2 ? atoi(argv[2]) : 30;
+    int triangles = argc < 2 || !strcmp(argv[1], "triangles"), lengths = argc > 1 && !strcmp(argv[1], "lengths");
+    int repetitions = argc > 2 ? atoi(argv[2]) : 30;
     size_t count = (size_t)N * N;
     REAL *a = allocate(count), *b = allocate(count), *c = allocate(count);
     fill(a, count, 1);
@@ -39,6 +52,9 @@ int main(int argc, char **argv)
         if (triangles)
             for (int k = 0; k < N; k++)
                 update(N - k - 1, N, 1000, c + (size_t)(k < N - 1 ? k + 1 : k) * (N + 1));
+        else if (lengths)
+            for (int size = FEW; size >= 0; size--)
+                multiply(size ? 61 + 40 * size : r % 3, a, b, c);
         else
             for (int size = FEW; size >= 0; size--)
                 product(size ? 120 + 61 * size : r % 3, a, b, c);

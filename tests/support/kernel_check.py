@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from memopt.ir.code import Placement
 from memopt.ir.plan import Plan
 from memopt.ir.region import Region
-from memopt.ir.scop import ElementType
+from memopt.ir.scop import ElementType, bytes_of
 from memopt.x86.frame import FrameLayout
 from passes.version.kernel import kernel
 from tests.support.inprocess import MXCSR_DEFAULT, Buffer, NativeKernel, Reference
@@ -39,13 +39,14 @@ def fill(view: memoryview, element: ElementType, seed: int, specials: float, who
 
 
 def check(region: Region, plan: Plan, sizes: dict[str, int], iterations: int, *, seed: int = 1,
-          specials: float = 0.0, poison: bool = False, scalars: Sequence[int] = (), mxcsr: int = MXCSR_DEFAULT) -> None:
+          specials: float = 0.0, poison: bool = False, scalars: Sequence[int] = (), mxcsr: int = MXCSR_DEFAULT,
+          symbols: Mapping[str, int] | None = None) -> None:
     """Runs H = ``iterations`` of ``region`` both ways; AssertionError at the first difference.
 
     ``poison``: elements outside the H iterations are signalling NaNs, the others small integers, so that any
     computation on the former shows in the flags. Arrays start (odd seeds) or end (even seeds) at an inaccessible
-    page."""
-    layout = FrameLayout.build(tuple(a.name for a in region.scop.arrays), 8192)
+    page. ``symbols``: values of the symbols in strides and trip counts."""
+    layout = FrameLayout.build((*(a.name for a in region.scop.arrays), *(symbols or {})), 8192)
     frame = Buffer(layout.size)
     placement = Placement(0, 0, frame.address, layout.size, 0, 0, 0)
     needed = kernel(region, plan, layout, placement).scratch_needed
@@ -62,11 +63,13 @@ def check(region: Region, plan: Plan, sizes: dict[str, int], iterations: int, *,
             _poison_unread(ours[name].view, region, name, sizes, iterations)
             theirs[name].view[:] = ours[name].view
     values = {name: buffer.address for name, buffer in ours.items()} | {"H": iterations, "R": iterations + 1}
+    values |= symbols or {}
     for name, value in values.items():
         offset = layout.symbols[name]
         frame.view[offset:offset + 8] = value.to_bytes(8, "little")
     flags = NativeKernel(made.items, plan.isa).run(frame.address, scalars, mxcsr)
-    expected = reference(region, {n: b.address for n, b in theirs.items()}, iterations, scalars, mxcsr)
+    expected = reference(region, {n: b.address for n, b in theirs.items()}, iterations, scalars, mxcsr,
+                         symbols or {})
     what = f"{region.scop.statements[0]}\n{plan}\nH={iterations} sizes={sizes} seed={seed}"
     for name in ours:
         if ours[name].view != theirs[name].view:
@@ -76,17 +79,18 @@ def check(region: Region, plan: Plan, sizes: dict[str, int], iterations: int, *,
 
 
 def reference(region: Region, addresses: dict[str, int], iterations: int, scalars: Sequence[int],
-              mxcsr: int) -> int:
+              mxcsr: int, symbols: Mapping[str, int]) -> int:
     """The statement run by scalar code; its MXCSR at the end."""
     (statement,) = region.scop.statements
     names = [d.name for d in statement.dimensions]
     bases, strides = [], []
     for access in (statement.write, *statement.reads):
         array = region.scop.array(access.array)
-        pairs = list(zip(array.strides, access.subscripts, strict=True))
+        steps = [bytes_of(s).evaluate(symbols) for s in array.strides]
+        pairs = list(zip(steps, access.subscripts, strict=True))
         bases.append(addresses[array.name] + array.base.constant + sum(s * u.constant for s, u in pairs))
         strides.append([sum(s * u.coefficient(d) for s, u in pairs) for d in names])
-    trips = [iterations, *(d.trips.constant for d in statement.dimensions[1:])]
+    trips = [iterations, *(d.trips.evaluate(symbols) for d in statement.dimensions[1:])]
     return Reference(statement, region.scop.arrays[0].element).run(trips, bases, strides, scalars, mxcsr)
 
 
@@ -102,7 +106,7 @@ def _poison_unread(view: memoryview, region: Region, name: str, sizes: dict[str,
     for first in range(counts[names[0]]):
         for second in range(counts[names[1]]):
             point = {names[0]: first, names[1]: second}
-            at = sum(s * u.evaluate(point) for s, u in zip(array.strides, access.subscripts, strict=True))
+            at = sum(s * u.evaluate(point) for s, u in zip(array.seen_strides, access.subscripts, strict=True))
             value = float((first * 5 + second * 3) % 7 + 1)
             view[at:at + size] = struct.pack("<d" if size == 8 else "<f", value)
 

@@ -42,17 +42,19 @@ def deepest(forest: LoopForest) -> Loop:
 
 def lift_assembly(source: str, registers: Mapping[str, int], memory: Mapping[int, int] | None = None,
                   vectors: Mapping[str, bytes] | None = None, earlier: tuple[Sample, ...] = (),
-                  patient: Callable[[], bool] = lambda: True, observer: Observer | None = None) -> Lifted:
+                  patient: Callable[[], bool] = lambda: True, observer: Observer | None = None,
+                  strided: Callable[[Lifted], bool] | None = None) -> Lifted:
     """Lift the deepest nest of Intel-syntax ``source``, as if stopped at its header with ``registers`` (others hold
     numbers of their own), ``memory`` (cell address -> signed number, else 0) and ``vectors`` (others are unknown),
     after the entries ``earlier``. Direct calls are taken for calls of a square root."""
     return lift_bytes(assemble(".intel_syntax noprefix\n" + source), registers, memory, vectors, earlier, patient,
-                      observer)
+                      observer, strided)
 
 
 def lift_bytes(machine_code: bytes, registers: Mapping[str, int], memory: Mapping[int, int] | None = None,
                vectors: Mapping[str, bytes] | None = None, earlier: tuple[Sample, ...] = (),
-               patient: Callable[[], bool] = lambda: True, observer: Observer | None = None) -> Lifted:
+               patient: Callable[[], bool] = lambda: True, observer: Observer | None = None,
+               strided: Callable[[Lifted], bool] | None = None) -> Lifted:
     """The same for assembled code, which lies at ``TEXT``."""
     def read(address: int, size: int) -> bytes:
         return machine_code[address - TEXT:address - TEXT + size]
@@ -66,7 +68,7 @@ def lift_bytes(machine_code: bytes, registers: Mapping[str, int], memory: Mappin
         code = replace(code, roots=root_exits(code.graph, loop, code.lift, lambda call: call.target is not None))
     return lift_region(replace(code, forest=forest), loop, {r: v % (1 << 64) for r, v in state.items()},
                        lambda address, bits: cells.get(address, 0), DISPLACED, vectors, patient, earlier,
-                       observer)
+                       observer, strided)
 
 
 @contextmanager

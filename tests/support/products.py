@@ -7,7 +7,18 @@ from dataclasses import dataclass, replace
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa, Pack, Plan, RegisterTile, TileLoop
 from memopt.ir.region import LiveIn, Region, Register, Trips
-from memopt.ir.scop import Access, Apply, Array, Dimension, ElementType, Expression, Read, Scop, Statement
+from memopt.ir.scop import (
+    Access,
+    Apply,
+    Array,
+    Dimension,
+    ElementType,
+    Expression,
+    Read,
+    Scop,
+    Statement,
+    SymbolicStride,
+)
 
 C, A, B = Read(0), Read(1), Read(2)
 MULTIPLY_ADD = Apply("add", (C, Apply("mul", (A, B))))
@@ -52,6 +63,22 @@ def product(order: str, sizes: dict[str, int], element: ElementType = ElementTyp
     return Region(0x401000, b"\x90" * 5, live_ins, trips, (), (), (), Scop(tuple(arrays), (statement,)))
 
 
+def with_symbols(region: Region, sizes: dict[str, int]) -> tuple[Region, dict[str, int]]:
+    """``region`` with symbols for the outer strides of its arrays, and for all trip counts but the patched loop's; and
+    the values of the symbols. ``sizes`` are those that the region was made with."""
+    statement, values = region.scop.statements[0], {}
+    arrays = []
+    for array in region.scop.arrays:
+        symbol, inner = f"n:{array.name}", array.strides[1:]
+        values[symbol] = array.seen_strides[0]
+        arrays.append(replace(array, strides=(SymbolicStride(Linear.symbol(symbol), array.seen_strides[0]), *inner)))
+    first, *others = statement.dimensions
+    for dimension in others:
+        values[f"n:{dimension.name}"] = sizes[dimension.name]
+    dimensions = (first, *(replace(d, trips=Linear.symbol(f"n:{d.name}")) for d in others))
+    return replace(region, scop=Scop(tuple(arrays), (replace(statement, dimensions=dimensions),))), values
+
+
 def typed(expression: Expression, element: ElementType) -> Expression:
     """``expression`` computed in ``element`` throughout."""
     match expression:
@@ -74,7 +101,7 @@ def array_bytes(region: Region, name: str, sizes: dict[str, int]) -> int:
     (statement,) = region.scop.statements
     access = next(a for a in (statement.write, *statement.reads) if a.array == name)
     counts = [next(sizes[d] for d in u.symbols) for u in access.subscripts]
-    last = sum(stride * (count - 1) for stride, count in zip(array.strides, counts, strict=True))
+    last = sum(stride * (count - 1) for stride, count in zip(array.seen_strides, counts, strict=True))
     return last + array.element.size
 
 

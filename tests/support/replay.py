@@ -9,7 +9,7 @@ from capstone.x86 import X86_OP_MEM, X86_REG_INVALID, X86_REG_RIP
 
 from memopt.ir.graph import Loop
 from memopt.ir.region import Cell, Disjoint, Guard, Lane, LiveIn, Location, Region
-from memopt.ir.scop import TRIPS, Access, Array, ElementType, Scalar, Statement
+from memopt.ir.scop import TRIPS, Access, Array, ElementType, Scalar, Statement, bytes_of
 from memopt.lifting.lift import Code
 from memopt.x86.decoder import capstone_detail
 from tests.support.enumeration import Point, date, points
@@ -175,8 +175,8 @@ class Replay:
         self.memory |= dict(zip(range(address, address + size), result.to_bytes(size, "little"), strict=True))
 
     def _address(self, array: Array, access: Access, values: dict[str, int]) -> int:
-        strides = zip(_subscripts(access, values), array.strides, strict=True)
-        return array.base.evaluate(values) + sum(s * stride for s, stride in strides)
+        strides = zip(_subscripts(access, values), map(bytes_of, array.strides), strict=True)
+        return array.base.evaluate(values) + sum(s * stride.evaluate(values) for s, stride in strides)
 
     def _scalar(self, operand: Scalar) -> int:
         return int.from_bytes(self.vectors[operand.register][operand.offset:][:operand.element.size], "little")

@@ -30,6 +30,7 @@ from memopt.lifting.demotion.demanded import Demanded, Flow
 from memopt.lifting.demotion.expressions import element_of
 from memopt.lifting.demotion.scalar_expansion import ExpandedScalars
 from memopt.lifting.values.bits import base_and_offset, extract, zext
+from memopt.lifting.values.bounds import UNLIMITED, Limits, proved
 from memopt.lifting.values.loop_tree import Guarded, Item, LoopNode, StoreEvent, loop_name, stores_of
 from memopt.lifting.values.values import Carried, Final, LiveVector, Node, Value, constant_of, within
 
@@ -41,15 +42,17 @@ _Effect = tuple[str, Collection[Value], int]
 _Sums = dict[int, frozenset[Value]]  # id of a LoopNode -> its partial sums (a memo)
 
 
-def keep_flag_effects(node: LoopNode, at_header: tuple[Value, ...]) -> LoopNode:
+def keep_flag_effects(node: LoopNode, at_header: tuple[Value, ...], limits: Limits = UNLIMITED) -> LoopNode:
     """The nest in which every operation that may raise a flag is computed for a store, or raises nothing new.
 
     ``node`` is in canonical form. ``at_header``: values of registers that the outermost loop carries and the code
-    behind it uses. A nest without stores is returned as it is: the caller decides whether its sums are used behind it.
+    behind it uses. ``limits``: what guards ensure; inner loops may run at least once by that. A nest without stores is
+    returned as it is: the caller decides whether its sums are used behind it.
     """
     if not any(stores_of((node,))):
         return node
-    return _with_unused(node, _Raised.by(node, at_header), ExpandedScalars("v"), _Context(), {})
+    outside = _Context(limits)
+    return _with_unused(node, _Raised.by(node, at_header, outside), ExpandedScalars("v"), outside, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class _Context:
     All of ``conditions`` are >= 0 there.
     """
 
+    limits: Limits
     loops: tuple[tuple[str, Linear | None], ...] = ()
     conditions: frozenset[Linear] = frozenset()
 
@@ -78,7 +82,7 @@ class _Context:
     def executes_with(self, other: _Context) -> bool:
         """Whether this place is executed whenever ``other`` is, in each iteration of the loops around both."""
         return self.conditions <= other.conditions and all(
-            trips is not None and trips.is_constant and trips.constant > 0
+            trips is not None and not trips.quotients and proved(trips - 1, self.limits)
             for counter, trips in self.loops if counter not in other.counters)
 
 
@@ -90,12 +94,12 @@ class _Raised:
     exempt: frozenset[_Effect]
 
     @staticmethod
-    def by(node: LoopNode, at_header: tuple[Value, ...]) -> _Raised:
+    def by(node: LoopNode, at_header: tuple[Value, ...], outside: _Context) -> _Raised:
         """The flags raised by all that ``node`` stores, carries or leaves in the registers ``at_header``."""
-        flow, header = Flow.of(node), _Context().inside(node)
+        flow, header = Flow.of(node), outside.inside(node)
         around: dict[str, _Context] = {}
         computed = [(value, header) for value in at_header]
-        for item, place in _placed(node, _Context()):
+        for item, place in _placed(node, outside):
             if isinstance(item, StoreEvent):
                 computed.append((item.value, place))
             else:
@@ -149,7 +153,8 @@ def _with_unused(loop: LoopNode, raised: _Raised, privates: ExpandedScalars, aro
                  known: _Sums) -> LoopNode:
     place = around.inside(loop)
     sums = _partial_sums(loop, known)
-    certain = place.executes_with(_Context(place.loops[:1]))  # so the last iteration, the original's, comes here too
+    # Whether the last iteration, the original's, comes here too.
+    certain = place.executes_with(replace(place, loops=place.loops[:1], conditions=frozenset()))
     unused = [(o, under) for o, under in loop.raising
             if not (_is_zero(o) or (certain and not under and _is_unchanging(o)))
             and o not in sums and not raised.covers(o, place.under(under))]

@@ -76,7 +76,7 @@ def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation],
     """
     node = unpacked(canonical_nest(node))
     at_header = tuple(outer_carried.header_values(node, used))
-    node = keep_flag_effects(node, at_header)
+    node = keep_flag_effects(node, at_header, aliasing.limits)
     demanded = Demanded.of(node, at_header)
     kept = _Kept()
     empty = AvailableValues(aliasing)

@@ -19,7 +19,7 @@ from dataclasses import field, replace
 from functools import cache
 
 from memopt.ir.frozen import dataclass
-from memopt.ir.linear import Linear
+from memopt.ir.linear import Linear, Product, product
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Sample, Trips
 from memopt.ir.scop import TRIPS
@@ -63,6 +63,8 @@ SLOT = "slot:"  # prefix of a location on the stack: "slot:<displacement from rs
 MOST_TABLES = 8  # row tables that one instruction may load from
 
 State = dict[str, Value]
+Step = int | Linear
+"""What an iteration adds to a location: a number, or a stride (over ``Assumptions.strides``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Hints:
     # Header -> number of iterations after which the values that iterations of its loop exchange are back where they
     # were (memopt.cfg.unroll): 2 where two buffers are swapped.
     exchange_periods: dict[int, int] = field(default_factory=dict)
+    # Strides that differ between entries: ``Assumptions.strided`` decides what becomes of them.
+    strides: set[Linear] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ class Assumptions:
     # R as an earlier attempt found it, and what an iteration of the patched loop adds to each location: R may stand in
     # equations and solutions. None: it does not.
     trips: Trips | None = None
-    steps: Mapping[str, int] = field(default_factory=dict)
+    steps: Mapping[str, Step] = field(default_factory=dict)
     # Branches that go different ways in different iterations, by address, with a level: 1 where the paths differ in
     # whether a loop runs at all, or on which side of a bound a counter is; 2 in general; 3 (``TO_THE_END``) where
     # they do not meet before the end of the iteration.
@@ -117,6 +121,12 @@ class Assumptions:
     earlier: Sequence[Sample] = ()
     parameters: tuple[str, ...] = ()  # live-in symbols that may differ between entries (execution.parameters)
     moving: frozenset[str] = frozenset()  # symbols that advance with the patched loop, and so are no parameters
+    # A factor of counters that differs between entries becomes a stride: a parameter that is multiplied with counters
+    # (memopt.ir.linear.Product). Otherwise it is a number, and with it every size.
+    strided: bool = False
+    strides: tuple[str, ...] = ()  # the parameters that are factors of counters
+    # Registers that the loop writes. What they hold at one entry may explain a size by accident.
+    overwritten: frozenset[str] = frozenset()
     # Execute the last iteration, too, where it ends in its middle. (For surveys: no code is made of it.)
     to_the_end: bool = False
     framed: bool = False  # rbp is a frame pointer: what is stored relative to it is on the stack
@@ -150,10 +160,27 @@ class Assumptions:
         """A live-in value as an expression: the solution of its equation, if there is one, else its own symbol."""
         return self.solved.get(name, Linear.symbol(name))
 
-    def step(self, linear: Linear, steps: Mapping[str, int]) -> int:
+    def step(self, linear: Linear, steps: Mapping[str, Step]) -> int:
         """The advance of ``linear``, over live-in symbols and R, in an iteration of the patched loop, which adds
-        ``steps`` to locations."""
-        return sum(c * (-1 if s == TRIPS else steps.get(self._location(live_in(s)), 0)) for s, c in linear.terms)
+        ``steps`` to locations. Raises Rejected(NON_AFFINE) where it is no number."""
+        found = self.advance(linear, steps)
+        if not found.is_constant:
+            raise Rejected(Reason.NON_AFFINE, f"{linear} advances by {found}")
+        return found.constant
+
+    def advance(self, linear: Linear, steps: Mapping[str, Step]) -> Linear:
+        """The same, over strides."""
+        return sum((self._advance_of(s, steps) * c for s, c in linear.terms), Linear())
+
+    def _advance_of(self, symbol: str, steps: Mapping[str, Step]) -> Linear:
+        if isinstance(symbol, Product):
+            one, two = symbol.factors
+            first, second = self._advance_of(one, steps), self._advance_of(two, steps)
+            if first != Linear() and second != Linear():
+                raise Rejected(Reason.NON_AFFINE, f"{one} and {two} are multiplied, and both advance")
+            return product(first, Linear.symbol(two)) + product(second, Linear.symbol(one))
+        step = -1 if symbol == TRIPS else steps.get(self._location(live_in(symbol)), 0)
+        return step if isinstance(step, Linear) else Linear.of(step)
 
     def _location(self, symbol: str) -> str:
         """The location of a live-in value; "" for memory that is not on the stack."""
@@ -223,8 +250,9 @@ class Assumptions:
         under assumptions that do not hold any more, over symbols that may not exist now.
         """
         known = Assumptions(self.registers, self.peek, self.vectors, eager=self.eager, calls=self.calls,
-                            earlier=self.earlier, moving=self.moving, to_the_end=self.to_the_end,
-                            written=self.written, hints=self.hints)
+                            earlier=self.earlier, moving=self.moving, strided=self.strided,
+                            overwritten=self.overwritten, to_the_end=self.to_the_end, written=self.written,
+                            hints=self.hints)
         return known.in_frame() if self.framed else known
 
     def _granting_equations(self, request: AssumeEqual | AssumeAll | RelateToTrips) -> Assumptions:
@@ -236,7 +264,7 @@ class Assumptions:
             case RelateToTrips(trips, steps):
                 return self._relating(trips, steps)
 
-    def _relating(self, trips: Trips, steps: Mapping[str, int]) -> Assumptions:
+    def _relating(self, trips: Trips, steps: Mapping[str, Step]) -> Assumptions:
         """These assumptions, with R in them: the counter of the exit test follows from it, and each equation becomes
         one that has the same value at every entry."""
         parameters = {s: Linear.symbol(parameter(s)) for s in self.parameters}
@@ -256,7 +284,10 @@ class Assumptions:
     def _equating(self, needs: Sequence[AssumeEqual]) -> Assumptions:
         """These assumptions, with an equation for each of ``needs``. If a stride differs between entries, each size
         needs a version of its own: the result is then the assumptions of the first attempt without ``earlier`` entries,
-        so that all sizes are numbers.
+        so that all sizes are numbers; or, if the assumptions are ``strided``, the stride is a parameter.
+
+        Raises Rejected(NON_AFFINE) where a stride would have to be a number all the same: it is multiplied with another
+        value.
         """
         known = self
         for need in needs:
@@ -264,9 +295,24 @@ class Assumptions:
             if linear.is_constant:  # it follows from the other equations
                 continue
             if need.factor and varies(linear, known.samples(), known.earlier):  # a stride
-                return replace(known._without_requests(), earlier=(), moving=frozenset())
+                known.hints.strides.add(linear)
+                if not self.strided:
+                    return replace(known._without_requests(), earlier=(), moving=frozenset())
+                if need.linear.substitute(self.solved).symbols <= frozenset(self.strides):
+                    raise Rejected(Reason.NON_AFFINE, f"{linear} would have to be a number")
+                known = known._with_stride(linear)
+                continue
             known = known._with_equation(linear, need.unknowns, need.symbolic)
         return known
+
+    def _with_stride(self, linear: Linear) -> Assumptions:
+        """These assumptions, with ``linear``, over live-in symbols, as an expression over strides. Raises
+        Rejected(NON_AFFINE) where it is none."""
+        known = self if parametric(linear) else self._with_equation(linear, symbolic=True)
+        stride = linear.substitute(known.solved)
+        if not parametric(stride) or stride.is_constant or stride.products:
+            raise Rejected(Reason.NON_AFFINE, f"the stride {linear} is no function of one parameter")
+        return replace(known, strides=tuple(dict.fromkeys((*known.strides, *sorted(stride.symbols)))))
 
     def _with_equation(self, linear: Linear, unknowns: frozenset[str] = frozenset(),
                        symbolic: bool = False) -> Assumptions:
@@ -295,10 +341,13 @@ class Assumptions:
                 known = self._with_parameter(live_in(chosen))
                 difference = linear.substitute({live_in(chosen): Linear.symbol(chosen)}) - found
                 linear, value = Linear(difference.terms), -difference.constant
-        unit = [s for s, c in linear.terms if abs(c) == 1 and s != TRIPS]
+        inside = frozenset().union(*(p.inside for p in linear.products), linear.products)
+        unit = [s for s, c in linear.terms if abs(c) == 1 and s != TRIPS and s not in inside]
         if not unit:
             if TRIPS in linear.symbols:
                 raise Rejected(Reason.TRIP_COUNT, f"{advancing} is another number at every entry")
+            if inside:
+                raise Rejected(Reason.NON_AFFINE, f"{advancing} would have to be a number")
             for symbol in sorted(linear.symbols):
                 known = known._with_equation(Linear.symbol(symbol))
             return known
@@ -308,11 +357,17 @@ class Assumptions:
         return replace(known, equations=(*known.equations, (linear, value)), solved=known._solving(symbol, solution))
 
     def _candidates(self, linear: Linear) -> Iterator[str]:
-        """Live-in symbols that may explain how ``linear`` differs between entries, the likely ones first."""
+        """Live-in symbols that may explain how ``linear`` differs between entries, the likely ones first.
+
+        One of its own symbols explains it only if the others are numbers. The two ends of an array move together, so
+        that is unlikely. What the loop overwrites comes last.
+        """
         excluded = self.moving | (linear.symbols if len(linear.terms) == 1 else frozenset())
-        for symbol in dict.fromkeys((*self.parameters, *sorted(linear.symbols), *self.registers, *self.cells)):
+        others = sorted((*sorted(linear.symbols), *self.registers, *self.cells),
+                        key=lambda s: 2 if s in self.overwritten - linear.symbols else s in linear.symbols)
+        for symbol in dict.fromkeys((*self.parameters, *others)):
             itself = (Linear.symbol(symbol), Linear.symbol(parameter(symbol)))
-            moves = symbol == TRIPS or self.step(Linear.symbol(symbol), self.steps)
+            moves = symbol == TRIPS or self.advance(Linear.symbol(symbol), self.steps) != Linear()
             if symbol not in excluded and not (moves or is_parameter(symbol)) and self.symbol(symbol) in itself:
                 yield symbol
 

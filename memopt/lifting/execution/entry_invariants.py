@@ -16,7 +16,7 @@ from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.region import Trips
 from memopt.ir.scop import TRIPS
-from memopt.lifting.execution.assumptions import Assumptions, counted_down
+from memopt.lifting.execution.assumptions import Assumptions, Step, counted_down
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class EntryInvariants:
     """
 
     assumptions: Assumptions
-    steps: dict[str, int]
+    steps: dict[str, Step]
     numerator: Linear
     divisor: int
 
@@ -38,7 +38,8 @@ class EntryInvariants:
 
     def moves(self, linear: Linear) -> frozenset[str]:
         """The symbols of ``linear`` that advance."""
-        return frozenset(s for s in linear.symbols if s != TRIPS and self.step(Linear.symbol(s)))
+        return frozenset(s for s in linear.symbols if s != TRIPS and self.assumptions.advance(
+            Linear.symbol(s), self.steps) != Linear())
 
     def invariant(self, linear: Linear) -> Linear:
         """An expression with the same value at every entry; ``linear`` follows from it and R."""

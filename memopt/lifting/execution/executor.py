@@ -30,10 +30,10 @@ from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Trips
 from memopt.ir.scop import TRIPS, ElementType
-from memopt.lifting.execution.assumptions import BASES, LANES, Assumptions, State, bits_of
+from memopt.lifting.execution.assumptions import BASES, LANES, Assumptions, State, Step, bits_of
 from memopt.lifting.execution.branches import Branches, is_equality, width_of
 from memopt.lifting.execution.entry_invariants import EntryInvariants
-from memopt.lifting.execution.induction import Induction
+from memopt.lifting.execution.induction import Induction, times
 from memopt.lifting.execution.invariant_compares import Fixed
 from memopt.lifting.execution.iteration import IterationExecutor
 from memopt.lifting.execution.iteration_result import Iteration, LoopExit, LoopSummary
@@ -75,7 +75,7 @@ class OuterLoop:
     """The patched loop, lifted. Locations are named as in memopt.lifting.execution.assumptions."""
 
     node: LoopNode  # runs R times
-    steps: dict[str, int]  # induction variables: location -> what one iteration adds to it
+    steps: dict[str, Step]  # induction variables: location -> what one iteration adds to it
     opaque: frozenset[str]  # all other locations that the loop carries
     # R = numerator / divisor: how often the header is reached from now on (memopt.ir.region.Trips).
     numerator: Linear
@@ -133,6 +133,7 @@ class Executor:
         self.algebra.widenings.addresses = assumptions.deferred
         self.algebra.written = assumptions.written
         self.algebra.low_bytes = assumptions.low_bytes()
+        self.algebra.strides = frozenset(assumptions.strides)
         self.branches = Branches(self.algebra)
         self.algebra.decide = self.branches.decide
         self.memory = MemoryModel(assumptions, self.algebra, loads)
@@ -176,6 +177,8 @@ class Executor:
             self._require_not_taken(formula, () if earlier else (last - Linear.symbol(counter),))
             if earlier and leaves_first:
                 self._require_not_taken(Substitution({counter: Linear.symbol(TRIPS)}).formula(formula), ())
+        for stride in self.assumptions.strides:
+            self.algebra.require(Linear.symbol(stride) - 1, "a row of an array has a length")
         node = self._node(loop, walk, Linear.symbol(TRIPS), entry, header, exit_state)
         check_roots(node)
         end = None
@@ -189,7 +192,7 @@ class Executor:
                          dict(self.walker.zeros), dict(self.walker.fixed), loads, frozenset(self.memory.rows),
                          bool(self.walker.unordered), tuple(r for r in walk.reads if not (r.late and walk.roots)), end)
 
-    def _zero_extended(self, entry: State, steps: dict[str, int]) -> frozenset[str]:
+    def _zero_extended(self, entry: State, steps: dict[str, Step]) -> frozenset[str]:
         values = {p: entry[p] for p in steps}
         found = {p: self.algebra.widenings.whole(v.linear) for p, v in values.items() if isinstance(v, Integer)}
         if any(w is not None and w.bits != 32 for w in found.values()):
@@ -299,7 +302,7 @@ class Executor:
         return not acts and walk.raising.keys() <= set(point.raising) and walk.state is not None and all(
             point.state[p] == walk.state[p] for p in opaque)
 
-    def _peel_last_iteration(self, loop: Loop, walk: Iteration, entry: State, steps: dict[str, int],
+    def _peel_last_iteration(self, loop: Loop, walk: Iteration, entry: State, steps: dict[str, Step],
                             opaque: frozenset[str], turns: Linear) -> LoopSummary:
         """The summary of a while loop: a LoopNode of ``turns`` whole iterations, then a copy of the last, partial one.
 
@@ -310,7 +313,7 @@ class Executor:
         if turns != Linear.of(0):
             finals = {**walk.state, **{p: v for p, v in entry.items() if p not in opaque}}
             items.append(self._node(loop, walk, turns, entry, self.induction.header(loop, entry, {}, opaque), finals))
-        distances = {p: turns * step for p, step in steps.items()}
+        distances = {p: times(turns, step) for p, step in steps.items()}
         last = self._last_iteration(loop, entry, distances, opaque if items else frozenset())
         if last.roots:
             raise invalid_root(loop.header)
@@ -318,10 +321,14 @@ class Executor:
         return LoopSummary(last.exits[0].state, items + last.items, last.exits[0].target, last.raising, reads)
 
     @staticmethod
-    def _total_advance(step: int, numerator: Linear, divisor: int) -> Linear:
+    def _total_advance(step: Step, numerator: Linear, divisor: int) -> Linear:
         """How far a location with this step has advanced after all R = ``numerator / divisor`` iterations."""
         if numerator == Linear.symbol(TRIPS, divisor):
-            return Linear.symbol(TRIPS, step)
+            return times(Linear.symbol(TRIPS), step)
+        if isinstance(step, Linear):
+            if divisor != 1:
+                raise Rejected(Reason.TRIP_COUNT, f"a location advances by {step}, and the counter by {divisor}")
+            return times(numerator, step)
         if step % divisor:
             raise Rejected(Reason.TRIP_COUNT, f"a step of {step} is not a multiple of the counter's step {divisor}")
         return numerator * (step // divisor)
@@ -401,7 +408,8 @@ def _reads_at_entry(walk: Iteration, turns: Linear | None) -> tuple[Read, ...]:
 
 def _follows(linear: Linear, counter: str, step: int) -> bool:
     """Whether ``linear`` advances with ``counter`` by a constant that ``step`` divides."""
-    return not linear.factor(counter) % step and not any(counter in q.numerator.symbols for q in linear.quotients)
+    inside = any(counter in made.inside for made in (*linear.quotients, *linear.products))
+    return not linear.factor(counter) % step and not inside
 
 
 def _condition(algebra: Algebra, operands: tuple[Value | None, ...]) -> Value:

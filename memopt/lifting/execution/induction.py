@@ -24,10 +24,10 @@ from math import lcm
 from memopt.cfg.dead_registers import dead_registers
 from memopt.ir.frozen import dataclass
 from memopt.ir.graph import Loop
-from memopt.ir.linear import Linear
+from memopt.ir.linear import Linear, product
 from memopt.ir.operations import CLOBBERED, Forget, Put
 from memopt.ir.reasons import Rejected
-from memopt.lifting.execution.assumptions import GENERAL, SLOT, Assumptions, State, bits_of, slot_range
+from memopt.lifting.execution.assumptions import GENERAL, SLOT, Assumptions, State, Step, bits_of, slot_range
 from memopt.lifting.execution.iteration import IterationExecutor
 from memopt.lifting.execution.iteration_result import Iteration
 from memopt.lifting.execution.memory import MemoryModel, stack_stores
@@ -38,14 +38,14 @@ from memopt.lifting.values.values import Carried, Integer, LiveVector, Node, Val
 WRAPPED = 1 << 31  # a 32-bit number that wraps around seems to move by this much at least
 LONGEST_PERIOD = 4
 
-Found = tuple[dict[str, int], frozenset[str], Iteration, State]  # steps, opaque locations, iteration, header state
+Found = tuple[dict[str, Step], frozenset[str], Iteration, State]  # steps, opaque locations, iteration, header state
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
     """The result for a loop that was analysed before: ``slots`` are the stack slots that turned out to be written."""
 
-    steps: dict[str, int]
+    steps: dict[str, Step]
     opaque: frozenset[str]
     slots: tuple[str, ...]
 
@@ -126,29 +126,29 @@ class Induction:
             opaque |= wrong
             steps = {place: s for place, s in steps.items() if place not in wrong}
 
-    def header(self, loop: Loop, entry: State, steps: dict[str, int], opaque: frozenset[str]) -> State:
+    def header(self, loop: Loop, entry: State, steps: dict[str, Step], opaque: frozenset[str]) -> State:
         """The state at the header in iteration ``counter``: entry + step * counter, or ``Carried`` if opaque."""
         header = dict(entry)
         for location, step in steps.items():
             value = entry[location]
             assert isinstance(value, Integer)
-            header[location] = self.advanced(value, Linear.symbol(self.walker.counter(loop), step))
+            header[location] = self.advanced(value, times(Linear.symbol(self.walker.counter(loop)), step))
         return header | {p: Carried(self.walker.name(loop), p, bits_of(p)) for p in opaque}
 
     def advanced(self, value: Integer, distance: Linear) -> Integer:
         """``value + distance``; a deferred extension stays one of as many bits."""
         return Integer(self.algebra.widenings.advanced(value.linear, distance), value.width)
 
-    def _refuted(self, header: State, after: State, steps: dict[str, int], opaque: frozenset[str]) -> set[str]:
+    def _refuted(self, header: State, after: State, steps: dict[str, Step], opaque: frozenset[str]) -> set[str]:
         """The locations that do not hold at the back edge what the guess says for the next header."""
         return {p for p, v in after.items() if (h := header.get(p)) is not v and h != v and p not in opaque
                 and not self._advances(header.get(p), v, steps.get(p, 0))}
 
-    def _advances(self, before: Value | None, after: Value, step: int) -> bool:
+    def _advances(self, before: Value | None, after: Value, step: Step) -> bool:
         """Whether ``after`` is ``before + step``, modulo the width. An eager attempt may raise AssumeEqual for it."""
         if not isinstance(before, Integer) or not isinstance(after, Integer):
             return before == after
-        if self.advanced(before, Linear.of(step)) == after:
+        if self.advanced(before, times(Linear.of(1), step)) == after:
             return True
         difference = self.algebra.settled(after.linear - before.linear - step)
         if not difference.is_constant and not self.algebra.at_sample(difference):
@@ -157,7 +157,7 @@ class Induction:
             return self.algebra.trial > 0
         return difference.is_constant and difference.constant % (1 << before.width) == 0
 
-    def _guess(self, loop: Loop, entry: State) -> tuple[dict[str, int], frozenset[str]]:
+    def _guess(self, loop: Loop, entry: State) -> tuple[dict[str, Step], frozenset[str]]:
         """The steps of locations that move by a constant in the trial, and the opaque locations.
 
         Raises AssumeAll if a location moves by a live-in value whose number has to be requested.
@@ -175,7 +175,7 @@ class Induction:
         if after is None:
             return {}, frozenset()
         self.assumptions.hints.exchange_periods[loop.header] = exchange_period(unknown, after)
-        steps: dict[str, int] = {}
+        steps: dict[str, Step] = {}
         opaque: set[str] = set()
         steady = {symbol: initial.linear for p, before in unknown.items()
                   if isinstance(before, Integer) and isinstance(initial := entry.get(p), Integer)
@@ -195,6 +195,8 @@ class Induction:
                 continue
             if step is None or not isinstance(initial, Integer):
                 opaque.add(location)
+            elif isinstance(step, Linear):
+                steps[location] = step
             else:
                 steps[location] = self._defer_header_value(entry, location, value, step, widened)
         if needs:
@@ -296,7 +298,7 @@ class Induction:
             entry.setdefault(slot, self.memory.load_slot(entry, slot))
         return {*places, *slots}
 
-    def _delayed_step(self, loop: Loop, before: Value, after: Value | None, steps: dict[str, int]) -> int | None:
+    def _delayed_step(self, loop: Loop, before: Value, after: Value | None, steps: dict[str, Step]) -> int | None:
         """The step of a register that takes over an induction variable of the iteration before; None for others.
 
         Example: ``mov rax, rcx; inc rcx``: rax is rcx - 1 from the second iteration on.
@@ -308,7 +310,7 @@ class Induction:
         for symbol, coefficient in after.linear.terms:
             if symbol.startswith(unknown):
                 step = steps.get(symbol.removeprefix(unknown))
-                if step is None:
+                if not isinstance(step, int):
                     return None
                 moved += coefficient * step
         return moved if moved and moved == self.algebra.at_sample(after.linear - before.linear) else None
@@ -343,8 +345,8 @@ class Induction:
             raise AssumeEqual(difference)
         return self.algebra.trial > 0  # in the trial of an outer loop, registers are unknowns: believe the samples
 
-    def _step(self, before: Value, after: Value, steady: dict[str, Linear]) -> int | None:
-        """How far a location moves in the trial; None if not by a constant.
+    def _step(self, before: Value, after: Value, steady: dict[str, Linear]) -> Step | None:
+        """How far a location moves in the trial; None if neither by a constant nor by a stride.
 
         ``steady``: the entry values of unknowns that the iteration does not change. Raises AssumeEqual if the distance
         is a live-in value.
@@ -354,6 +356,8 @@ class Induction:
         difference = self.algebra.widenings.numbers(after.linear - before.linear).substitute(steady)
         if difference.is_constant:
             return difference.constant
+        if self.algebra.is_stride(difference):
+            return difference
         if fixable(difference):
             return self.algebra.specialised(difference).constant
         if self.algebra.trial and not any(s.startswith(LOOP_COUNTER) for s in difference.symbols):
@@ -367,6 +371,11 @@ class Induction:
         symbol = f"{TRIAL}{loop.header:x}:{location}"
         self.algebra.sample[symbol] = self.algebra.at_sample(entry.linear)
         return Integer(Linear.symbol(symbol), entry.width)
+
+
+def times(count: Linear, step: Step) -> Linear:
+    """How far a location advances in ``count`` iterations."""
+    return product(count, step) if isinstance(step, Linear) else count * step
 
 
 def exchange_period(before: Mapping[str, Value], after: Mapping[str, Value]) -> int:

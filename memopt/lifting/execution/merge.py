@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from memopt.ir.frozen import dataclass
-from memopt.ir.linear import Linear, Quotient
+from memopt.ir.linear import Compound, Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
 from memopt.lifting.execution.assumptions import SLOT, Assumptions, State
 from memopt.lifting.execution.memory import MemoryModel
@@ -134,7 +134,7 @@ def _zeros(conditions: tuple[Linear, ...]) -> Iterator[Linear]:
     These are e with both e >= 0 and -e >= 0, and multiples ``-n * counter`` >= 0, since counters are never negative.
     """
     for condition in conditions:
-        counter = condition.constant == 0 and [s.startswith((LOOP_COUNTER, TRIAL)) and not isinstance(s, Quotient)
+        counter = condition.constant == 0 and [s.startswith((LOOP_COUNTER, TRIAL)) and not isinstance(s, Compound)
                                                and c < 0 for s, c in condition.terms] == [True]
         if condition.terms and (counter or -condition in conditions):
             yield condition

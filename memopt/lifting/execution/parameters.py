@@ -4,6 +4,9 @@ Example: ``void scale(double *a, long n)`` is called with n = 100 and later with
 would not serve the second call. So the symbol of n's register is replaced by the parameter ``n:rsi``, which may stand
 in bounds and subscripts, as R may. The prefix tells it from live-in symbols that are addresses.
 
+Where a contraction multiplies such a value with a counter, as in ``a[i * n + k]``, the parameter is a stride
+(memopt.lifting.execution.assumptions); elsewhere strides are numbers, and with them all sizes of the version.
+
 ``fit`` guesses from the entries seen so far that another value is affine in a parameter, such as a size in bytes
 ``8 * n``. The guess becomes a guard, as a captured number would: where it is wrong, the guard fails.
 """

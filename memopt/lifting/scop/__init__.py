@@ -22,6 +22,7 @@ Statements and arrays:
 - ``element_types``: one element type for each array; accesses of several elements are split.
 - ``flatten``: statements in loops become statements with domains, positions and accesses.
 - ``delinearisation``: byte addresses become arrays with strides and subscripts.
+- ``symbolic_rows``: the same for rows as long as a live-in value says.
 - ``reduction_unrolling``: short reductions in small nests become one statement.
 
 The result:

@@ -45,7 +45,7 @@ class ByteAccess:
 
     def base(self) -> Linear:
         """The part of the address that depends neither on loop counters nor on R or parameters."""
-        return self.address.without(TRIPS, *self.parameters, *(d for d, _ in self.trips))
+        return self.address.without(TRIPS, *self.address.products, *self.parameters, *(d for d, _ in self.trips))
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -86,8 +86,8 @@ class Hull:
         # Bounds of rows that are counted from the end rise or fall with R; others depend on parameters. A guard demands
         # that the chosen bound is extreme at every entry (``needs``). Of equal bounds, the one that is extreme for
         # smaller R too is chosen.
-        return Hull(lows, highs, min(lows, key=lambda b: (b.evaluate(sample), -b.coefficient(TRIPS))),
-                    max(highs, key=lambda b: (b.evaluate(sample), -b.coefficient(TRIPS))))
+        return Hull(lows, highs, min(lows, key=lambda b: (b.evaluate(sample), -b.factor(TRIPS))),
+                    max(highs, key=lambda b: (b.evaluate(sample), -b.factor(TRIPS))))
 
     @property
     def bounds(self) -> frozenset[Linear]:
@@ -133,7 +133,7 @@ class Cluster:
         last = {**sample, TRIPS: 2}
         if any(n.evaluate(last) < 0 for n in hull.needs):
             if (all(b.symbols <= {TRIPS} for b in hull.bounds)
-                    and not any(m.address.coefficient(TRIPS) for m in members)):
+                    and not any(TRIPS in m.address.symbols for m in members)):
                 low, high = _below(hull.lows), -_below({-h for h in hull.highs})
                 return Cluster(members, symbols, symbols + low, symbols + high)
             # A bound that is tightest for the captured R may be none for the last iterations, where another one is.

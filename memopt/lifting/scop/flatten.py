@@ -48,7 +48,8 @@ class FlatStatement:
 
 
 def flatten(loop: StatementLoop) -> tuple[FlatStatement, ...]:
-    """The statements of a nest in textual order. Raises Rejected(NOT_A_NEST) where there are none."""
+    """The statements of a nest in textual order. Raises Rejected(NOT_A_NEST) where there are none, and
+    Rejected(NON_AFFINE) where a bound or a condition has a product: domains are linear."""
     names: dict[str, str] = {}
     result: list[FlatStatement] = []
 
@@ -68,6 +69,8 @@ def flatten(loop: StatementLoop) -> tuple[FlatStatement, ...]:
     visit(loop, (), (0,))
     if not result:
         raise Rejected(Reason.NOT_A_NEST, "the loop stores nothing")
+    for bound in {b for f in result for b in (*f.source.conditions, *(t for _, t in f.trips)) if b.products}:
+        raise Rejected(Reason.NON_AFFINE, f"the bound {bound}")
     return tuple(result)
 
 

@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from memopt.ir.linear import Linear, Quotient
+from memopt.ir.linear import Compound, Linear, product
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, Rejoin
-from memopt.ir.scop import LIMIT, Apply, Array, Constant, ElementType, Index, Read, Scop, Statement
+from memopt.ir.scop import LIMIT, Apply, Array, Constant, ElementType, Index, Read, Scop, Statement, bytes_of
 
 _INTEGERS = (ElementType.I32, ElementType.I64)
 
@@ -63,10 +63,10 @@ def _rejoin(array: Array, scop: Scop, moving: Collection[str]) -> Rejoin | None:
         return None
     address = array.base
     for subscript, stride in zip(last.write.subscripts, array.strides, strict=False):
-        address += subscript * stride
+        address += product(subscript, bytes_of(stride))
     base = address.terms[0][0] if address.terms else ""
     if len(address.terms) > 1 or any(c != 1 for _, c in address.terms) or base in moving or (
-            isinstance(base, Quotient)):
+            isinstance(base, Compound)):
         return None
     return Rejoin(Cell(base, address.constant, element.size), value, element.size, added)
 

@@ -36,13 +36,14 @@ from memopt.ir.region import (
     symbols_of_guard,
     with_room,
 )
-from memopt.ir.scop import LIMIT, TRIPS, Access, Array, ElementType, Scalar, Scop
+from memopt.ir.scop import LIMIT, TRIPS, Access, Array, ElementType, Scalar, Scop, bytes_of
 from memopt.lifting.demotion.expressions import INTEGERS
 from memopt.lifting.demotion.outer_carried import PrivateBacked
 from memopt.lifting.demotion.recover import Recovered
 from memopt.lifting.demotion.scalar_expansion import is_private, private_symbol
 from memopt.lifting.demotion.statements import StatementLoop
 from memopt.lifting.execution.assumptions import GENERAL, SLOT, slot_range
+from memopt.lifting.execution.induction import times
 from memopt.lifting.execution.parameters import parametric
 from memopt.lifting.reroll.operand_order import nan_free_guards
 from memopt.lifting.scop.delinearisation import ByteAccess, Cluster, clusters, delinearise
@@ -54,6 +55,7 @@ from memopt.lifting.scop.obligations import guards_for, limits
 from memopt.lifting.scop.pivot_guards import disjoint_cells
 from memopt.lifting.scop.progress_cells import progress_cells
 from memopt.lifting.scop.reduction_unrolling import unroll_reductions
+from memopt.lifting.scop.symbolic_rows import rows_of
 from memopt.lifting.scop.table_guards import table_guards
 from memopt.lifting.values.requests import (
     AssumeAll,
@@ -221,7 +223,8 @@ def _arrays(found: tuple[Cluster, ...], evidence: Evidence) -> tuple[tuple[Array
     subscripts: dict[ByteAccess, Access] = {}
     for number, cluster in enumerate(found):
         evidence.guards += [Relation(n, False, "the array does not reach further") for n in cluster.needs]
-        array, accesses, guards = delinearise(cluster, f"A{number}", evidence.sample)
+        shape = rows_of if any(m.address.products for m in cluster.members) else delinearise
+        array, accesses, guards = shape(cluster, f"A{number}", evidence.sample)
         arrays.append(array)
         subscripts |= accesses
         evidence.guards += guards
@@ -289,14 +292,14 @@ def _rejoin(evidence: Evidence) -> tuple[Rejoin, ...]:
     result = []
     for location, step in sorted(outer.steps.items()):
         if location in GENERAL:
-            value = Linear.symbol(location) + Linear.symbol(LIMIT, step)
+            value = Linear.symbol(location) + times(Linear.symbol(LIMIT), step)
             result.append(Rejoin(Register(location), value, 4 if location in outer.narrow else 8))
         elif location.startswith(SLOT):
             _, offset, bits = location.split(":")
             if int(bits) < 32:
                 raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a {bits}-bit counter on the stack")
             symbol = _slot_symbol(int(offset), evidence)
-            value = Linear.symbol(symbol) + Linear.symbol(LIMIT, step)
+            value = Linear.symbol(symbol) + times(Linear.symbol(LIMIT), step)
             result.append(Rejoin(Cell("rsp", int(offset), int(bits) // 8), value, int(bits) // 8))
     return tuple(result)
 
@@ -327,6 +330,7 @@ def _symbols(rejoin: tuple[Rejoin, ...], trips: Trips, found: tuple[Cluster, ...
     used |= {r.location.base for r in rejoin if isinstance(r.location, Cell) and r.location.base}
     used |= {s for statement in scop.statements for s in symbols_of(statement)}
     used |= {s for c in found for s in c.symbols.symbols}
+    used |= {s for a in scop.arrays for stride in a.strides for s in bytes_of(stride).symbols}
     used |= {s for m in memory_backed for x in (m.cell, m.near) if x is not None for s in x.symbols}
     for guard in guards:
         used |= symbols_of_guard(guard)

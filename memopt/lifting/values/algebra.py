@@ -6,7 +6,8 @@ number i + 1 only if that is in [-2**31, 2**31).
 In: an operator, operands, a width. Out: a ``Value``: affine where possible, else a ``Node``.
 Sound because an operation that is exact only in a range (extension, comparison) takes the multiple of 2**width that
 fits the sample and records the range as an obligation. The region builder proves it from loop bounds or makes a guard
-of it. A product or shift by a symbol is specialised on the captured value, which a guard then checks.
+of it. A product or shift by a symbol is specialised on the captured value, which a guard then checks; a product of a
+counter and a stride is a symbol of its own (memopt.ir.linear.Product).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from memopt.ir.linear import Linear, Quotient, quotient
+from memopt.ir.linear import Linear, Quotient, product, quotient
 from memopt.lifting.values.extensions import DeferredExtension
 from memopt.lifting.values.numbers import LOOP_COUNTER, TRIAL, Numbers, Obligation, fixable, uneven_part
 from memopt.lifting.values.requests import AssumeEqual, PromoteCell
@@ -79,6 +80,9 @@ class Algebra(Numbers):
         for factor, other in ((left, right), (right, left)):
             if factor.linear.is_constant:
                 return self._wrap(other.linear * centred(factor.linear.constant, width), width)
+        for factor, other in ((left, right), (right, left)):
+            if self.is_stride(factor.linear) and (not fixable(other.linear) or self.is_stride(other.linear)):
+                return self._wrap(product(self.settled(other.linear), factor.linear), width)
         for factor, other in sorted(((left, right), (right, left)), key=lambda p: abs(self.at_sample(p[0].linear))):
             if self.settles(factor.linear):
                 return self._wrap(other.linear * self.specialised(factor.linear).constant, width)

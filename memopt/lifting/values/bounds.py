@@ -6,6 +6,10 @@ In: an affine expression, for each counter its largest value (the smallest is 0)
 expression without counters that bounds it. Counters are eliminated from the innermost outwards, because the largest
 value of one may depend on outer counters (triangles).
 Sound because every bound is conservative: an outer iteration in which the inner loop does not run counts all the same.
+
+A counter may be multiplied with a stride (memopt.ir.linear.Product), as i and n are in ``a[i * n]``. Then the bound has
+the largest value of the counter times the stride. That relies on the stride being at least 1, which is an obligation of
+whoever makes the product (memopt.lifting.execution.executor).
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations
 
 from memopt.ir.frozen import dataclass
-from memopt.ir.linear import Linear, Quotient
+from memopt.ir.linear import Linear, Product, Quotient, product
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS
 
@@ -44,10 +48,33 @@ def _least(linear: Linear, ranges: Ranges, rounded: Callable[[Linear], Linear]) 
         symbol = _innermost(linear, ranges)
         if symbol is None:
             return linear
-        coefficient = linear.coefficient(symbol)
-        linear = linear.without(symbol)
-        if coefficient < 0:
-            linear = linear + ranges[symbol] * coefficient
+        linear = _eliminated(linear, symbol, ranges[symbol])
+
+
+def _eliminated(linear: Linear, counter: str, largest: Linear) -> Linear:
+    """A lower bound of ``linear`` without ``counter``, which goes from 0 to ``largest``.
+
+    The factor of the counter is a number plus multiples of strides. A stride is at least 1. So the factor is not
+    negative if no multiple is, nor the factor at strides of 1; then the counter is taken for 0. It is not positive in
+    the opposite case. In all other cases the number and the multiples are bounded one by one.
+    """
+    number, multiples = linear.factor(counter), {}
+    for made in linear.products:
+        if counter in made.factors:
+            multiples[made.other(counter)] = linear.factor(made)
+    rest = linear.without(counter, *(p for p in linear.products if counter in p.factors))
+    if not multiples:
+        return rest + largest * min(number, 0)
+    if counter in multiples:
+        raise Rejected(Reason.NON_AFFINE, "a counter is multiplied with itself")
+    factor = Linear.build(multiples, number)
+    at_least = number + sum(multiples.values())
+    if min(multiples.values()) >= 0 and at_least >= 0:
+        return rest
+    if max(multiples.values()) <= 0 and at_least <= 0:
+        return rest + product(largest, factor)
+    negative = Linear.build({s: min(c, 0) for s, c in multiples.items()}, min(number, 0))
+    return rest + product(largest, negative)
 
 
 def _without_quotient(linear: Linear, rounded: Quotient, ranges: Ranges) -> Linear:
@@ -151,12 +178,17 @@ def _without_free(linear: Linear, ranges: Ranges, bound: frozenset[str]) -> Line
     ``bound``: the symbols of the conditions.
     """
     while not linear.quotients:
-        symbol = _innermost(linear.without(*bound & linear.symbols), ranges)
-        if symbol is None or any(symbol in _outer(other, ranges) for other in linear.symbols & ranges.keys()):
+        free = Linear(tuple(t for t in linear.terms if bound.isdisjoint(_parts(t[0]))))
+        symbol = _innermost(free, ranges)
+        if symbol is None or any(symbol in _outer(other, ranges) for other in linear.symbols & ranges.keys()) or any(
+                symbol in p.factors and p not in free.products for p in linear.products):
             return linear
-        coefficient = linear.coefficient(symbol)
-        linear = linear.without(symbol) + ranges[symbol] * min(coefficient, 0)
+        linear = _eliminated(linear, symbol, ranges[symbol])
     return linear
+
+
+def _parts(symbol: str) -> tuple[str, ...]:
+    return symbol.factors if isinstance(symbol, Product) else (symbol,)
 
 
 def _strongest(conditions: Iterable[Linear]) -> tuple[Linear, ...]:
@@ -201,7 +233,7 @@ def _factors(linear: Linear, condition: Linear) -> set[int]:
 
 def _innermost(linear: Linear, ranges: Ranges) -> str | None:
     """A counter of ``linear`` on which the range of none of its other counters depends; None without counters."""
-    present = [s for s, _ in linear.terms if s in ranges]
+    present = [s for t, _ in linear.terms for s in _parts(t) if s in ranges]
     for symbol in present:
         if not any(symbol in _outer(other, ranges) for other in present if other != symbol):
             return symbol
@@ -239,7 +271,10 @@ def proved(linear: Linear, limits: Limits = UNLIMITED) -> bool:
 
 def number_at_least(linear: Linear, limits: Limits = UNLIMITED) -> int | None:
     """A constant lower bound of ``linear``, over R and parameters, for R >= 2; None when none is found."""
-    slope, rest = linear.coefficient(TRIPS), linear.without(TRIPS)
+    linear = _without_grown_trips(linear)
+    slope, rest = linear.factor(TRIPS), Linear(tuple(t for t in linear.terms if t[0] != TRIPS), linear.constant)
+    if any(TRIPS in q.inside for q in linear.quotients):
+        raise Rejected(Reason.NON_AFFINE, f"{linear} depends on rounded iterations")
     if not rest.is_constant:
         found = (number_at_least(linear - f * factor, Limits(limits.longest, limits.facts[:n] + limits.facts[n + 1:]))
                  for n, f in enumerate(limits.facts) for factor in _factors(rest, f))
@@ -247,6 +282,15 @@ def number_at_least(linear: Linear, limits: Limits = UNLIMITED) -> int | None:
     if slope < 0 and limits.longest is None:
         return None
     return rest.constant + slope * (2 if slope >= 0 or limits.longest is None else max(limits.longest, 2))
+
+
+def _without_grown_trips(linear: Linear) -> Linear:
+    """A lower bound of ``linear``: for positive multiples of R times a stride, twice the stride; R is at least 2."""
+    for made in linear.products:
+        factor = linear.factor(made)
+        if TRIPS in made.factors and factor > 0:
+            linear = linear.without(made) + Linear.symbol(made.other(TRIPS), 2 * factor)
+    return linear
 
 
 def is_bit(linear: Linear) -> bool:

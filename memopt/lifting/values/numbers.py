@@ -81,6 +81,7 @@ class Numbers:
     low_bytes: Mapping[Linear, Linear] = field(default_factory=dict)  # register -> its low byte, if only that matters
     # Distances to bounds, each with the step that does not divide it yet.
     distances: list[tuple[Linear, int]] = field(default_factory=list)
+    strides: frozenset[str] = frozenset()  # symbols that may be multiplied with counters (memopt.ir.linear.Product)
 
     def __post_init__(self) -> None:
         self.widenings = DeferredExtensions(self.sample)
@@ -226,6 +227,10 @@ class Numbers:
         if self.exploring or not fixable(linear):
             return Linear.of(self.at_sample(linear))
         raise AssumeEqual(linear, symbolic=symbolic, factor=not symbolic)
+
+    def is_stride(self, linear: Linear) -> bool:
+        """Whether ``linear`` is no number, and over strides alone."""
+        return not linear.is_constant and not linear.products and linear.symbols <= self.strides
 
     def settles(self, linear: Linear) -> bool:
         """Whether ``linear`` may be specialised. In a trial, it may unless it is known to change in the loop."""

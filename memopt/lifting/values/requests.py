@@ -32,7 +32,8 @@ class AssumeEqual(Request):
 
     Example: ``n`` in ``a[i * n]``. Sound: the equation becomes a guard. It is solved for one symbol, if possible for
     one of ``unknowns``. ``symbolic``: a symbol will do, which becomes a parameter where it differs between entries
-    (memopt.lifting.execution.parameters). ``factor``: only a number will do, since it is multiplied (a stride).
+    (memopt.lifting.execution.parameters). ``factor``: it is multiplied with counters (a stride), so it has to be a
+    number, or a parameter that products are made of (``Assumptions.strided``).
     """
 
     linear: Linear
@@ -175,7 +176,7 @@ class RelateToTrips(Request):
     """
 
     trips: Trips
-    steps: Mapping[str, int]
+    steps: Mapping[str, int | Linear]
 
 
 @dataclass

@@ -75,7 +75,8 @@ class Survey:
         loops, whole = _to_its_end(lifted.outer, trips)
         left = trips + lifted.outer.leaves_first
         if lifted.region.period == 1:
-            over = elapsed_iterations(site.graph, code.operations, loop, lifted.outer.steps, lifted.entry)
+            steps = {p: s for p, s in lifted.outer.steps.items() if isinstance(s, int)}
+            over = elapsed_iterations(site.graph, code.operations, loop, steps, lifted.entry)
             loops = from_the_start(loops, over or 0, values)
         loops = with_cells(loops, _stack(site, loop, addresses(loops.items), lifted.entry))
         self.nests.append(Nest(loop.header, left, loops, lifted.region.scop, values, lifted.region.period,

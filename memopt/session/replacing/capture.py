@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from memopt.ir.reasons import Reason, Rejected
+from memopt.session.replacing.compilation import schedule
 from memopt.session.replacing.history import History
 from memopt.session.replacing.process import Process
 from memopt.session.replacing.recurrence import entries_ahead, recurring, sizes
@@ -120,7 +121,7 @@ def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow
                                   code.roots), loop,
                              general_registers(shadow.registers()), functools.partial(peek, shadow), b"",
                              vector_registers(shadow), processor_limit(LIFT_SECONDS), history.entries(loop.header),
-                             process.print_after)
+                             process.print_after, functools.partial(plannable, process, code))
         dead = flags_dead(site.graph, loop.header)
         spare = "" if dead else free_register(lifted.region, dead_registers(
             site.graph, code.operations, loop.header, GENERAL))
@@ -139,6 +140,18 @@ def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow
     for words in (g for g in lifted.region.guards if isinstance(g, Progression)):
         check_private(maps, words.within.low.evaluate(values), words.within.high.evaluate(values), written=False)
     return lifted
+
+
+def plannable(process: Process, code: LoopCode, lifted: Lifted) -> bool:
+    """Whether there is a plan for a region with rows of a length that differs between entries: for contractions."""
+    from memopt.ir.scop import TRIPS
+
+    region, known = lifted.region, {**lifted.entry, TRIPS: 0}
+    trips = region.trips.numerator.evaluate(known) // region.trips.divisor
+    try:
+        return bool(schedule(process, region, trips, code.vector_bytes, lifted.entry))
+    except Rejected:
+        return False
 
 
 def free_register(region: Region, dead: frozenset[str]) -> str:

@@ -16,16 +16,18 @@ from memopt.session.replacing.stage_times import processor_limit
 
 if TYPE_CHECKING:
     from memopt.ir.code import CompiledRegion, Placement
-    from memopt.ir.region import Region
+    from memopt.ir.region import Region, Sample
     from passes.planning import Candidate
 
 CANDIDATES = 2  # plans that are raced; each costs a tenth of a second
 PLAN_SECONDS = 5.0  # of processor time, to plan one loop
 
 
-def schedule(process: Process, region: Region, trips: int, packed: int) -> tuple[Candidate, ...]:
-    """Plans for ``region``, the most promising one first. ``trips``: iterations to plan for; ``packed``: bytes of the
-    widest vectors that the original computes with. Raises Rejected(NO_PLAN) and what the passes raise."""
+def schedule(process: Process, region: Region, trips: int, packed: int, entry: Sample) -> tuple[Candidate, ...]:
+    """Plans for ``region``, the most promising one first.
+
+    ``trips``: iterations to plan for; ``packed``: bytes of the widest vectors that the original computes with;
+    ``entry``: live-in values at the captured entry. Raises Rejected(NO_PLAN) and what the passes raise."""
     from memopt.machine.description import usable_isas
     from memopt.polyhedral.isl import patience
     from passes.planning import plan_candidates
@@ -35,7 +37,7 @@ def schedule(process: Process, region: Region, trips: int, packed: int) -> tuple
         isa = options.isa or usable_isas(machine)[0]
         if isa not in usable_isas(machine):
             raise Rejected(Reason.NO_PLAN, f"this machine has no {isa.value}")
-        made = plan_candidates(region, machine, isa, options.fp, trips=trips, packed=packed,
+        made = plan_candidates(region, machine, isa, options.fp, trips=trips, packed=packed, entry=entry,
                                observer=process.print_after, most=CANDIDATES if options.shadow else 1)
         for _, plan in made:
             process.print_after("plan", plan)

@@ -71,7 +71,8 @@ def replace_loop(process: Process, site: Site, loop: Loop, history: History) -> 
                 raise
             history.known.failed(site.path, known.entry, reason)
             findings.plan = findings.measurement = None
-    return _replaced(process, nest, history, schedule(process, lifted.region, trips, code.vector_bytes), None)
+    return _replaced(process, nest, history, schedule(process, lifted.region, trips, code.vector_bytes, lifted.entry),
+                     None)
 
 
 def _replaced(process: Process, nest: Nest, history: History, candidates: tuple[Candidate, ...],

@@ -133,7 +133,7 @@ def _lifted(snapshot: Snapshot, asked: Asked, shadow: Shadow) -> _Replay:
 def _candidates(made: _Replay) -> tuple[Candidate, ...]:
     if made.asked.plan is not None:
         return (candidate_of(made.region, made.asked.plan),)
-    return schedule(made.process, made.region, made.values[TRIPS], made.code.vector_bytes)
+    return schedule(made.process, made.region, made.values[TRIPS], made.code.vector_bytes, made.values)
 
 
 def _iterations(made: _Replay, version: CompiledRegion) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import pytest
 
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa, LoopPlan, Plan
-from memopt.ir.reasons import Rejected
+from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region
 from memopt.ir.scop import TRIPS, Access, Apply, Array, Dimension, ElementType, Read, Scalar, Scop, Statement
 from passes.legality.loops import check_sequence
@@ -16,7 +16,7 @@ from passes.planning import candidate_of, plan_candidates
 from tests.support.affine_nests import nests
 from tests.support.machines import ZEN5
 from tests.support.nests import region as nest_region
-from tests.support.products import product
+from tests.support.products import product, with_symbols
 
 
 def test_what_uses_no_operand_twice_is_no_contraction() -> None:
@@ -36,6 +36,32 @@ def test_contractions_keep_their_own_plans() -> None:
     parts, plan = plan_candidates(region, ZEN5, Isa.AVX512)[0]
     assert len(parts) == 1
     assert isinstance(plan.parts[0], Plan)
+
+
+def test_one_plan_for_rows_of_any_length() -> None:
+    """Sizes that were seen do not matter to it, but for the estimate of what it gains."""
+    plans = set()
+    for size in (200, 1009):
+        sizes = dict.fromkeys("ijk", size)
+        region, values = with_symbols(product("ijk", sizes), sizes)
+        ((parts, plan),) = plan_candidates(region, ZEN5, Isa.AVX512, trips=size, entry=values)
+        assert parts[0].scop.strided
+        plans.add(str(plan))
+    assert len(plans) == 1
+    with pytest.raises(Rejected) as refusal:
+        plan_candidates(region, ZEN5, Isa.AVX512, trips=9, entry=values | {"n:j": 9, "n:k": 9})
+    assert refusal.value.reason is Reason.TOO_SHORT
+
+
+def test_rows_of_any_length_are_for_contractions_only() -> None:
+    region, values = with_symbols(product("ijk", dict.fromkeys("ijk", 500)), dict.fromkeys("ijk", 500))
+    (statement,) = region.scop.statements
+    swept = replace(statement, reads=(statement.reads[1], statement.reads[2]),
+                    expression=Apply("mul", (Read(0), Read(1))))
+    for made in (replace(region, scop=replace(region.scop, statements=(swept,))), replace(region, rollback=(64,))):
+        with pytest.raises(Rejected) as refusal:
+            plan_candidates(made, ZEN5, Isa.AVX512, trips=500, entry=values)
+        assert refusal.value.reason is Reason.NO_PLAN
 
 
 def test_the_region_of_a_loop_plan_has_its_statements() -> None:

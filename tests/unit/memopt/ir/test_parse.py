@@ -14,6 +14,7 @@ from memopt.ir.cells import CellSet
 from memopt.ir.cursor import Cursor, ParseError
 from memopt.ir.isa import Isa
 from memopt.ir.linear import Linear, Quotient, quotient
+from memopt.ir.linear import product as times
 from memopt.ir.parse import parse_plan, parse_region, parse_scop
 from memopt.ir.plan import Date, Leaf, LoopPlan, NestPlan, Pack, Plan, Rebase, RegisterTile, Storage, TileLoop
 from memopt.ir.reasons import Rejected
@@ -54,7 +55,7 @@ from tests.support.affine_nests import nests
 from tests.support.lifting import lift_assembly
 from tests.support.loop_draw import draw
 from tests.support.machines import HASWELL, ZEN5
-from tests.support.products import product, tiled
+from tests.support.products import product, tiled, with_symbols
 
 _GOLDEN = Path(__file__).resolve().parents[3] / "golden"
 _SYMBOLS = st.one_of(st.sampled_from((
@@ -222,6 +223,23 @@ def test_products_and_their_plans() -> None:
         assert parse_region(str(regions[0])) == regions[0]
         plain = tiled(region, Isa.SSE2, (3, 2))
         assert parse_plan(str(plain)) == plain
+
+
+def test_rows_of_any_length_and_products() -> None:
+    sizes = dict.fromkeys("ijk", 500)
+    region, _ = with_symbols(product("ijk", sizes), sizes)
+    moved = Linear.symbol("rdi") + times(Linear.symbol("H"), Linear.symbol("n:m[rsp + 8]:64")) * 8
+    region = replace(region, rejoin=(Rejoin(Register("rdi"), moved),), guards=(Relation(moved - 8, False, "why"),))
+    assert "strides (n:a = 4000, 8)" in str(region)
+    assert "rejoin rdi := 8*c:(H)*(n:m[rsp + 8]:64) + rdi" in str(region)
+    assert parse_region(str(region)) == region
+
+
+@pytest.mark.parametrize("text", ["c:(i + 1)*(n)", "c:(i)*(2*n)", "c:(i)*(3)", "c:(c:(i)*(n))*(n)", "c:(i)*n"])
+def test_no_product_of_more_than_two_symbols(text: str) -> None:
+    region = str(product("ijk", dict.fromkeys("ijk", 500)))
+    with pytest.raises(ParseError):
+        parse_region(region.replace("at a,", f"at {text},"))
 
 
 def test_drawn_statements_and_their_plans() -> None:

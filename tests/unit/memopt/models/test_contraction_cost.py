@@ -47,7 +47,7 @@ def test_estimate_is_said_in_the_users_units() -> None:
     region = product("ijk", {"i": 2048, "j": 2048, "k": 2048})
     (statement,) = region.scop.statements
     made = plan(region, ZEN5, Isa.AVX512)
-    found = estimate(region.scop, statement, made, trip_counts(statement, 2048), ZEN5)
+    found = estimate(region.scop, statement, made, trip_counts(statement, 2048, {}), ZEN5)
     assert re.fullmatch(r"estimated \d+ s -> \d+ ms \(arithmetic \d+%, traffic \d+%, packing \d+%\)", str(found))
     assert abs(found.plan - found.compute - found.traffic - found.packing) < 1
     assert found.gain > 15
@@ -56,7 +56,7 @@ def test_estimate_is_said_in_the_users_units() -> None:
 def test_packing_pays_and_so_do_deep_blocks() -> None:
     region = product("ijk", {"i": 2048, "j": 2048, "k": 2048})
     (statement,) = region.scop.statements
-    trips = trip_counts(statement, 2048)
+    trips = trip_counts(statement, 2048, {})
     made = plan(region, ZEN5, Isa.AVX512)
     shallow = replace(made, loops=tuple(replace(t, size=16) if t.dimension == "k" else t for t in made.loops))
     packed, unpacked, thin = (

@@ -33,12 +33,13 @@ from passes.version.kernel import kernel
 from tests.support.effort import some
 from tests.support.inprocess import Buffer, NativeKernel, host_isas
 from tests.support.kernel_check import check
-from tests.support.products import MULTIPLY_ADD, A, B, C, Layout, product, tiled
+from tests.support.products import MULTIPLY_ADD, A, B, C, Layout, product, tiled, with_symbols
 
 ISAS = [pytest.param(isa, id=isa.value, marks=pytest.mark.skipif(isa not in host_isas(), reason="not this machine"))
         for isa in Isa]
 TILES = {Isa.SSE2: ((6, 2), (4, 3), (1, 1)), Isa.AVX2: ((6, 2), (4, 3), (3, 1)),
          Isa.AVX512: ((8, 3), (14, 2), (6, 4), (4, 1))}
+BOUNDED = ("vkrvr", "vkrrv")  # a loop over blocks of each dimension, so that all panels have a size
 NESTS = ("vkrvr", "vkvr", "krvrv", "vkrrv", "krvkvr", "rvkvr", "kvr", "krv")
 ALPHA, BETA = Scalar("xmm1"), Scalar("xmm0")
 
@@ -112,6 +113,29 @@ def test_random_shapes(isa: Isa, seed: int) -> None:
     plan = tiled(region, isa, source.choice(TILES[isa]), blocks, source.choice(NESTS), packed=source.random() < 0.6)
     check(region, plan, sizes, source.randint(1, sizes[order[0]]), seed=seed, specials=source.choice((0, 0.01, 0.2)),
           scalars=scalars(element))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("seed", some(range(16), 2))
+def test_strides_and_extents_known_at_entry_only(isa: Isa, seed: int) -> None:
+    """One kernel for all sizes: it is generated for some, and run with others."""
+    source = random.Random(seed)
+    element, order = source.choice(list(FLOATS)), "".join(source.sample("ijk", 3))
+    layouts = {name: Layout(source.random() < 0.4, source.choice((0, 1, 3)), spacing=source.choice((1, 1, 2)))
+               for name in "cab"}
+    expression = source.choice(expressions(element))
+    blocks = {"r": source.choice((1, 24, 96)), "v": source.choice((24, 100)), "k": source.choice((1, 4, 7, 32))}
+    tile, loops = source.choice(TILES[isa]), source.choice(BOUNDED)
+    made: set[str] = set()
+    for _ in range(3):
+        sizes = {d: source.randint(1, source.choice((8, 70))) for d in "ijk"}
+        region, values = with_symbols(product(order, sizes, element, expression, layouts), sizes)
+        plan = tiled(region, isa, tile, blocks, loops)
+        layout, place = FrameLayout.build((*"cab", *values), 8192), Placement(0, 0, 0, 0, 0, 1 << 20, 1 << 20)
+        made.add("\n".join(map(str, kernel(region, plan, layout, place).items)))
+        check(region, plan, sizes, source.randint(1, sizes[order[0]]), seed=seed, specials=source.choice((0, 0.1)),
+              scalars=scalars(element), symbols=values)
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -7,12 +7,15 @@ from dataclasses import replace
 
 import pytest
 
+from memopt.ir.linear import product
 from memopt.ir.plan import Date, Isa, Leaf, LoopPlan, NestPlan
 from memopt.ir.region import Lane, LiveIn, Register, Relation, Trips
 from memopt.ir.scop import Access, Apply, Array, ElementType, Read, Scop, Statement
-from tests.support import nests
+from passes.version.overflow_guards import extent_guards
+from tests.support import nests, products
 from tests.support.entering import TRIPS, N, check_kept, passes, with_guard
 from tests.support.header import FLAGS, LIMIT, MXCSR, PLAN, Header, held_by_lane, linear
+from tests.support.products import with_symbols
 
 
 @pytest.mark.parametrize("bit", range(7, 13))
@@ -179,3 +182,27 @@ def test_random_guards_against_exact_arithmetic(header: Header) -> None:
             assert big or found == true
             seen[found] += 1
     assert min(seen.values()) > 100
+
+
+@pytest.mark.parametrize(("a", "b", "factor", "passing"), [
+    (3, 5, 8, True), (0, 7, 8, True), (-1, 1, 8, False), (-3, -2, 8, True), (1 << 31, 1 << 31, 1, True),
+    (1 << 31, 1 << 32, 1, False), (1 << 40, 1 << 40, 1, False), (1 << 32, 1 << 32, 1, False), (3, 1 << 60, 1, True),
+    (3, 1 << 60, 8, False), (1 << 61, 1, 8, False), (2, 3, 1 << 40, True), (1 << 20, 16, 1 << 40, False),
+])
+def test_products_are_exact_or_keep_the_version_out(header: Header, a: int, b: int, factor: int, passing: bool) -> None:
+    """2**64 would come out as 0 modulo 2**64, which is >= 0."""
+    made = product(linear(x=1), linear(y=1)) * factor
+    header.install(with_guard(header, Relation(made, False, "")))
+    assert passes(header, {"rsi": 10, "rax": a, "rdx": b}) == passing
+    header.install(with_guard(header, Relation(linear(z=1) + made + 7, False, "")))
+    assert passes(header, {"rsi": 10, "rax": a, "rdx": b, "rbp": 0}) == passing
+
+
+def test_extents_of_a_contraction_that_are_known_at_entry_only() -> None:
+    """At least half a register tile, and nothing out of all proportion."""
+    sizes = {"i": 20, "j": 30, "k": 40}
+    region, _ = with_symbols(products.product("ijk", sizes), sizes)
+    plan = NestPlan((products.tiled(region, Isa.AVX2, (6, 2)),))
+    found = {str(g.expression) for g in extent_guards(region, plan)}
+    assert found == {"n:j - 4", "-n:j + 1099511627776", "n:k - 1", "-n:k + 1099511627776"}
+    assert extent_guards(products.product("ijk", sizes), plan) == ()

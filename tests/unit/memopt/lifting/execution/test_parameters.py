@@ -184,7 +184,8 @@ def test_what_advances_is_no_parameter() -> None:
 
 def test_a_size_that_is_a_stride_is_a_number_and_so_are_all_others() -> None:
     entries = [rectangle(30, 2, 40), rectangle(30, 5, 23)]
-    found = lifted(STRIDES, *({**e, "rdx": CORNER} for e in entries))
+    entered = [{**e, "rdx": CORNER} for e in entries]
+    found = lifted(STRIDES, *entered)
     assert not [x for x in found.region.live_ins if x.symbol.startswith(parameter(""))]
     assert [d.trips for d in found.region.scop.statements[0].dimensions][1] == Linear.of(23)
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from memopt.ir.linear import Linear, quotient
+from memopt.ir.linear import Linear, product, quotient
 from memopt.lifting.values.bounds import (
     Limits,
     contradictory,
@@ -46,6 +46,36 @@ def test_no_iteration_is_outside(seed: int) -> None:
         for j in range(ranges["j"].evaluate({"i": i}) + 1):
             for k in range(ranges["k"].evaluate({"i": i, "j": j}) + 1):
                 assert low.constant <= expression.evaluate({"i": i, "j": j, "k": k}) <= high.constant
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_iteration_is_outside_where_counters_are_multiplied_with_strides(seed: int) -> None:
+    source = random.Random(seed)
+
+    def some(*symbols: str) -> Linear:
+        return Linear.build({s: source.randrange(-2, 3) for s in symbols}, source.randrange(-4, 8))
+
+    ranges = {"i": some("n"), "j": some("i", "m")}
+    expression = some("i", "j", "n") + product(some("i", "j"), some("s", "t"))
+    low, high = least(expression, ranges), greatest(expression, ranges)
+    assert not (low.symbols | high.symbols) & ranges.keys()
+    for _ in range(60):
+        values = {"n": source.randrange(5), "m": source.randrange(5), "s": source.randrange(1, 9),
+                  "t": source.randrange(1, 9)}
+        for i in range(ranges["i"].evaluate(values) + 1):
+            for j in range(ranges["j"].evaluate(values | {"i": i}) + 1):
+                found = expression.evaluate(values | {"i": i, "j": j})
+                assert low.evaluate(values) <= found <= high.evaluate(values)
+
+
+def test_the_distance_of_rows_outweighs_columns() -> None:
+    """A row has a length of at least 1, so 8*n - 8 is not negative, and the first row is the lowest."""
+    n = Linear.symbol("n")
+    assert least(product(X, n) * 8 - X * 8 + 5, {"i": R - 1}) == Linear.of(5)
+    assert greatest(product(X, n) * 8 - X * 8, {"i": R - 1}) == product(R - 1, n * 8 - 8)
+    assert least(product(X, n) * 8 - X * 9, {"i": R - 1}) == -(R - 1) * 9
+    assert number_at_least(product(R, n) * 8 - 20, Limits(facts=(n - 1,))) == -4
+    assert number_at_least(product(R, n) * -8, Limits(facts=(n - 1,))) is None
 
 
 def test_bounds_over_the_iterations_that_remain() -> None:
