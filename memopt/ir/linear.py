@@ -65,6 +65,9 @@ class Quotient(Compound):
         symbol.inside = numerator.symbols | {symbol}
         return symbol
 
+    def __getnewargs__(self) -> tuple[Linear, int]:  # type: ignore[override]
+        return self.numerator, self.divisor
+
     def evaluate(self, values: Mapping[str, int]) -> int:
         return self.numerator.evaluate(values) // self.divisor
 
@@ -86,6 +89,9 @@ class Product(Compound):
         symbol = super().__new__(cls, f"c:({spelled(first)})*({spelled(second)})")
         symbol.factors, symbol.inside = (first, second), frozenset((first, second))
         return symbol
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return self.factors
 
     def other(self, factor: str) -> str:
         """The other factor than ``factor``."""

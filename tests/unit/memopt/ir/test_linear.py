@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 
 import pytest
@@ -73,3 +74,11 @@ def test_no_more_than_two_symbols_are_multiplied(more: Linear) -> None:
     with pytest.raises(Rejected):
         product(more, N)
     assert product(more, Linear.of(3)) == more * 3
+
+
+@pytest.mark.parametrize("linear", [
+    quotient(Linear.symbol("a", 3, 1), 2), product(Linear.symbol("a"), Linear.symbol("n")) + Linear.symbol("b", 2)])
+def test_pickles_are_equal(linear: Linear) -> None:
+    found = pickle.loads(pickle.dumps(linear))
+    assert found == linear
+    assert found.evaluate({"a": 5, "b": 7, "n": 11}) == linear.evaluate({"a": 5, "b": 7, "n": 11})
