@@ -19,13 +19,18 @@ All flags are dead at the header of such a loop (``Region.flags_dead``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa
+from memopt.ir.region import Region, Relation
+from memopt.ir.scop import TRIPS
 from memopt.x86.frame import COMPONENTS, FRAME, MISSES, READY, REST, FrameLayout
 from memopt.x86.instructions import Bytes, Item, Label, Mem, instruction, jump
 
+LEAST_INSTANCES = 1500
 NO_LIMIT = (1 << 63) - 1
 MISSES_IN_A_ROW = 1024  # a power of two
 _SEVERAL_THREADS = Bytes(bytes.fromhex("64 83 3c 25 18 00 00 00 00"))  # cmp dword ptr fs:[0x18], 0
@@ -36,6 +41,27 @@ _AVX2, _BMI2, _AVX512F = 5, 8, 16  # bits of ebx, CPUID leaf 7
 _FEATURES = {Isa.SSE2: (), Isa.AVX2: (_AVX2,), Isa.AVX512: (_AVX2, _BMI2, _AVX512F)}
 STATE_NEEDED = {Isa.SSE2: 0, Isa.AVX2: 0x6, Isa.AVX512: 0xe6}  # XCR0 bits
 VECTOR_STATE = 0xe6  # XCR0: SSE, AVX, opmask, ZMM_Hi256, Hi16_ZMM (Intel SDM volume 1, 13.1)
+
+
+def least_work(region: Region) -> tuple[Relation, ...]:
+    """Guards that an entry has enough to do: entering and leaving a version takes as long as some hundred statement
+    instances of the original, and in a file nobody takes out a version that loses.
+
+    Trip counts that are known at entry only are each at least the same number, so that the deepest statement has
+    ``LEAST_INSTANCES`` instances. Loops whose trip count varies within the nest count as one iteration.
+
+    Example: a product of n x n matrices, with n a live-in value, wants n >= 12."""
+    statement = max(region.scop.statements, key=lambda s: len(s.dimensions), default=None)
+    if statement is None:
+        return ()
+    counters = {d.name for d in statement.dimensions}
+    trips = [Linear.symbol(TRIPS), *(d.trips for d in statement.dimensions[1:]
+                                     if not d.trips.symbols & counters and not d.trips.quotients)]
+    unknown = [t for t in trips if not t.is_constant]
+    known = math.prod(t.constant for t in trips if t.is_constant)
+    least = math.ceil((LEAST_INSTANCES / max(1, known)) ** (1 / len(unknown)))
+    wanted = dict.fromkeys(unknown) if least > 1 else ()
+    return tuple(Relation(t - least, False, "there is enough to do") for t in wanted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from passes.version import rollback
 from passes.version.cell_checks import bytes_of_scans, guards_of_scans
 from passes.version.code_guards import copies as code_copies
 from passes.version.entry import displaced_code, entry_code
-from passes.version.file_entry import STATE_NEEDED
+from passes.version.file_entry import STATE_NEEDED, least_work
 from passes.version.kernel import KernelCode
 from passes.version.overflow_guards import extent_guards, magnitude_guards
 from passes.version.rejoin import exit_code
@@ -56,6 +56,7 @@ def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], Ker
         raise Rejected(Reason.NO_PLAN, "the expression of a stored value is nested too deeply") from None
     _check_kernel(made, any(has_calls(s.expression) for s in region.scop.statements))
     guarded = replace(region, guards=(*region.guards, *magnitude_guards(plan), *extent_guards(region, plan),
+                                      *(least_work(region) if placement.in_file else ()),
                                       *_room_guards(plan),
                                       *guards_of_scans(region), *rollback.guards_of_log(region)))
     locals_needed = max(made.local_bytes, bytes_of_scans(guarded, layout), rollback.bytes_of_log_code(guarded, layout))

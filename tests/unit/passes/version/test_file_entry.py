@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from memopt.ir.linear import Linear
 from memopt.ir.region import LiveIn, Region, Register, Trips
+from memopt.ir.scop import TRIPS as R
+from memopt.ir.scop import Access, Array, Dimension, ElementType, Read, Scop, Statement
 from passes.version import file_entry
 from passes.version.file_entry import MISSES_IN_A_ROW
 from tests.support.entering import TRIPS, N, check_kept
@@ -69,3 +72,24 @@ def test_addresses_in_the_file_are_distances_from_the_header(header: Header) -> 
     header.install(region(header, place, trips=trips))
     outcome = header.run({"rsi": header.address + 0x1000 + 12})
     assert (outcome.runs, outcome.trips) == (1, 12)
+
+
+@pytest.mark.parametrize(("extents", "least"), [
+    (("n", "n", "n"), {"n": 12, R: 12}),
+    (("n", "n", "3"), {"n": 23, R: 23}),
+    (("n", "2000", "3"), {}),
+    (("i", "n", "n"), {"n": 39, R: 39}),
+])
+def test_a_version_wants_enough_to_do(extents: tuple[str, ...], least: dict[str, int]) -> None:
+    """Loops over i < R, and ``extents`` inside; the last one is that of the deepest loop."""
+    dimensions = [Dimension("i", Linear.symbol(R)), *(
+        Dimension(name, Linear.of(int(trips)) if trips.isdigit() else Linear.symbol(trips))
+        for name, trips in zip("jk", extents[1:], strict=True))]
+    if extents[0] == "i":
+        dimensions.insert(1, Dimension("t", Linear.symbol("i")))
+    array = Array("A", ElementType.F64, Linear.symbol("a"), (8,))
+    access = Access("A", (Linear.symbol("k"),))
+    statement = Statement("S", tuple(dimensions), access, (access,), Read(0), (0,) * (len(dimensions) + 1))
+    found = file_entry.least_work(Region(0, b"", (), Trips(Linear.symbol("n"), 1), (), (), (),
+                                         Scop((array,), (statement,))))
+    assert {min(g.expression.symbols): -g.expression.constant for g in found} == least
