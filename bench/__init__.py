@@ -16,6 +16,7 @@ one differs.
 - ``suite``: ``make suite``: every kernel of every family in every build.
 - ``cells``: runs one cell of the suite: one kernel in one build.
 - ``suite_tables``: the markdown tables of ``suite``.
+- ``rewriting``: kernels of the suite, rewritten: outputs, and the speed of the new files.
 - ``leaf``: the speed of a generated kernel alone, without a program around it.
 
 ``memopt profile``:
@@ -39,5 +40,5 @@ Packages:
 Tested by: tests/unit/bench; the kernels by test_kernels.py. ``suite``, ``cells`` and ``suite_tables`` are tested by
 test_suite.py, ``matrix``, ``headline`` and ``tables`` by test_tables.py, ``paths`` by tests/live/test_paths.py,
 ``patterns`` by tests/live/test_watching.py, ``workingsets`` by tests/live/test_survey.py. No test covers
-``distribution``, ``profiling``, ``readers``, ``run`` and ``house``: they are run by hand.
+``distribution``, ``profiling``, ``readers``, ``rewriting``, ``run`` and ``house``: they are run by hand.
 """

@@ -139,9 +139,9 @@ def _record(placed: _Placed, machine: Machine) -> VersionRecord:
     region = replace(trained.region, header=trained.header,
                      code=tuple((address - trained.bias, data) for address, data in trained.region.code))
     layout = _layout(trained)
-    start = compiled.placement.code
+    start, guards = compiled.placement.code, (*region.guards, *least_work(region))
     return VersionRecord(
-        trained.header, trained.function, tuple(map(str, (*region.guards, *least_work(region)))), str(region), str(trained.plan),
+        trained.header, trained.function, tuple(map(str, guards)), str(region), str(trained.plan),
         trained.plan.isa.value, machine.model, trained.scratch, (start, start + len(compiled.code)),
         placed.statistics + STATISTICS_ENTRIES, placed.statistics + STATISTICS_RUNS,
         placed.statistics + _STATISTICS + layout.symbols[REST],
