@@ -17,7 +17,7 @@ from tests.support.random_nests.draw import draw
 from tests.support.random_nests.pool import Summary, run
 from tests.support.tools import need
 
-COUNT = 200
+COUNT, IN_FILES = 200, 40
 # Minima under denormals-are-zeros, a widened value that guards could not read, two candidates with the same header, a
 # register that one part of a nest reads when another has computed in it, a lane that is compared in vain, a
 # subscript that waits for its number, conversions between integers and single precision by way of double precision:
@@ -46,6 +46,14 @@ def test_nothing_fails_inside(summaries: list[Summary]) -> None:
 def test_replaced_code_ran(summaries: list[Summary]) -> None:
     above = [s for s in summaries if "-O0" not in s.build]
     assert sum(s.replaced for s in above) >= LEAST_REPLACED * len(above)
+
+
+def test_the_same_in_a_rewritten_file() -> None:
+    """The versions are made for a file, where nobody prepares their frames, and run there without memopt."""
+    found = run(range(3001, 3001 + IN_FILES), jobs=2, files=True)
+    assert {s.seed: (s.build, s.wrong, s.internal) for s in found if s.wrong or s.internal} == {}
+    above = [s for s in found if "-O0" not in s.build]
+    assert sum(bool(s.in_file) for s in above) >= LEAST_REPLACED * len(above)
 
 
 def test_a_wrong_version_is_noticed(summaries: list[Summary], monkeypatch: pytest.MonkeyPatch) -> None:

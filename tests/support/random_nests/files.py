@@ -20,6 +20,7 @@ from memopt.session.rewriting.assembly import addition
 from memopt.session.rewriting.inspection import counters
 from memopt.session.rewriting.training import Trained
 from tests.support.random_nests.build import Batch
+from tests.support.random_nests.replacing import any_work
 
 _PATIENCE = 400.0
 _Owners = Mapping[int, int]
@@ -31,7 +32,7 @@ def rewritten(batch: Batch, versions: Mapping[int, Sequence[Trained]], folder: P
     if not trained:
         return None
     path = folder / "nests.new"
-    with Image(str(batch.path)) as image:
+    with Image(str(batch.path)) as image, any_work():
         replace_file(str(path), written(image, addition(image, trained, detect())), str(batch.path))
     return path, {t.header: number for number, some in versions.items() for t in some}
 
