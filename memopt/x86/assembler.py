@@ -6,7 +6,9 @@ labels, a listing. Every instruction that leaves this module was decoded again a
 
 Keystone assembles every distinct form once, all in one call. A form has a placeholder for its displacement where the
 bytes depend on the place (``rip`` operands), and where Keystone 0.9.2 is wrong (EVEX displacements that are multiples
-of the vector length). The four placeholder bytes are patched afterwards. Jumps are encoded here, with 32-bit
+of the vector length). The four placeholder bytes are patched afterwards. Keystone gives vcvtss2si and vcvtsd2si of
+memory an EVEX encoding, which processors without AVX-512F do not have; so they are made of vcvttss2si and vcvttsd2si,
+whose opcodes are one lower (Intel SDM volume 2). Jumps are encoded here, with 32-bit
 displacements (jrcxz has 8 bits only).
 """
 
@@ -26,6 +28,8 @@ from memopt.x86.verify import verify_run
 # Odd, and too large for EVEX's compressed disp8 * N: Keystone always encodes it in four unscaled bytes, correctly.
 _PLACEHOLDER = 0x12345679
 _PLACEHOLDER_BYTES = _PLACEHOLDER.to_bytes(4, "little")
+_EVEX = b"\x62"  # in 64-bit mode nothing else begins so
+_TRUNCATES = 0x2C
 _DECIMAL = re.compile(r"\b\d+\b")
 _JUMPS = {name: number for number, name in enumerate(
     ("jo", "jno", "jb", "jae", "je", "jne", "jbe", "ja", "js", "jns", "jp", "jnp", "jl", "jge", "jle", "jg"))}
@@ -42,6 +46,7 @@ class Assembled:
     code: bytes  # for the base address that it was assembled for
     labels: Mapping[str, int]  # absolute addresses
     listing: str  # the source with labels, without addresses: the same wherever the code is placed
+    evex: bool = False  # an instruction has an EVEX encoding, which only processors with AVX-512F have
 
 
 def assemble(code: Code, base: int) -> Assembled:
@@ -73,7 +78,8 @@ def assemble(code: Code, base: int) -> Assembled:
         address += len(piece)
     _resolve(code, pieces, starts, labels)
     _verify(code, pieces, starts, labels)
-    return Assembled(b"".join(pieces), labels, listing(code))
+    evex = any(piece[:1] == _EVEX for item, piece in zip(code, pieces, strict=True) if isinstance(item, Instruction))
+    return Assembled(b"".join(pieces), labels, listing(code), evex)
 
 
 def listing(code: Code) -> str:
@@ -159,11 +165,27 @@ def _encode_forms(instructions: Iterable[Instruction]) -> dict[Instruction, byte
     forms = list(dict.fromkeys(map(_form, instructions)))
     if not forms:
         return {}
-    blob = _run_keystone([_in_hexadecimal(str(f)) for f in forms])
+    blob = _run_keystone([_in_hexadecimal(str(_truncating(f))) for f in forms])
     decoded = decode(blob, 0)
     if len(decoded) != len(forms) or decoded[-1].end != len(blob):
         raise VerifyError(f"Keystone made {len(decoded)} instructions of {len(forms)}")
-    return {form: found.bytes for form, found in zip(forms, decoded, strict=True)}
+    return {form: found.bytes if _truncating(form) is form else _rounding(found.bytes)
+            for form, found in zip(forms, decoded, strict=True)}
+
+
+def _truncating(form: Instruction) -> Instruction:
+    """What Keystone gets in place of ``form``."""
+    if form.mnemonic in ("vcvtss2si", "vcvtsd2si") and form.memory is not None:
+        return replace(form, mnemonic=form.mnemonic.replace("vcvt", "vcvtt"))
+    return form
+
+
+def _rounding(encoded: bytes) -> bytes:
+    """A VEX encoding with the opcode for the conversion that rounds in place of the one that truncates."""
+    at = {0xC5: 2, 0xC4: 3}.get(encoded[0], 0)  # behind a VEX prefix of two or three bytes
+    if encoded[at] != _TRUNCATES:
+        raise VerifyError(f"no conversion: {encoded.hex()}")
+    return encoded[:at] + bytes((_TRUNCATES + 1,)) + encoded[at + 1:]
 
 
 def _in_hexadecimal(text: str) -> str:

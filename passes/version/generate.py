@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.linear import Linear
-from memopt.ir.plan import NestPlan
+from memopt.ir.plan import Isa, NestPlan
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.region import Region, Relation
 from memopt.ir.scop import TRIPS, has_calls
@@ -71,6 +71,8 @@ def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], Ker
         exit_code(guarded, layout, placement, xcr0, copies),
         code_copies(region),
     ), placement.code)
+    if assembled.evex and plan.isa is not Isa.AVX512:
+        raise VerifyError(f"{plan.isa.value} code has instructions of AVX-512")
     _check_fit(assembled, layout, scratch, placement)
     return CompiledRegion(region, plan, placement, assembled.code, assembled.labels["entry"], scratch,
                           assembled.listing, parts, assembled.labels["kernel"])

@@ -77,6 +77,7 @@ class NativeKernel:
     def __init__(self, items: Code, isa: Isa) -> None:
         self._code = Buffer(1 << 17, executable=True)
         self.assembled: Assembled = assemble(code(_prologue(), items, _epilogue(isa)), self._code.address)
+        assert isa is Isa.AVX512 or not self.assembled.evex, "an instruction that the processor may not have"
         self._code.view[:len(self.assembled.code)] = self.assembled.code
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
         self._function = prototype(self._code.address)

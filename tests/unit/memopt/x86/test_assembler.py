@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import keystone
 import pytest
@@ -194,6 +195,20 @@ def test_shorthand() -> None:
     assert instruction("add", "rax", 3) == Instruction("add", (Reg("rax"), Imm(3)))
     assert code(Label("a"), (instruction("nop"),), [jump("a")]) == (Label("a"), instruction("nop"), jump("a"))
     assert (dword("rax"), dword("r9")) == ("eax", "r9d")
+
+
+@pytest.mark.parametrize("mnemonic", ["vcvtss2si", "vcvttss2si", "vcvtsd2si", "vcvttsd2si"])
+@pytest.mark.parametrize("register", ["eax", "r9"])
+@pytest.mark.parametrize("place", [Mem("rbp"), Mem("r13", displacement=0x10), Mem("rbp", displacement=0x200)])
+def test_conversions_of_memory_need_no_avx512(mnemonic: str, register: str, place: Mem) -> None:
+    read = replace(place, size=4 if "ss2si" in mnemonic else 8)
+    assert not assemble((instruction(mnemonic, register, read),), 0).evex
+    assert not assemble((instruction(mnemonic, register, "xmm3"),), 0).evex
+
+
+def test_evex_encodings_are_told() -> None:
+    assert assemble((instruction("nop"), instruction("vaddpd", "zmm1", "zmm2", "zmm3")), 0).evex
+    assert not assemble((instruction("vaddpd", "ymm1", "ymm2", "ymm3"),), 0).evex
 
 
 def test_importing_the_assembler_does_not_import_keystone() -> None:
