@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import random
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +28,15 @@ from tests.support.wrong_generator import wrong
 
 CODE, DATA = 0x400000, 0x500000
 PRODUCT = next(k for k in KEPT if k.name == "product")
+
+
+@pytest.fixture(autouse=True)
+def _own_limits() -> Iterator[None]:
+    """``memopt replay`` limits its process, which here is that of all tests."""
+    memory, collections = resource.getrlimit(resource.RLIMIT_AS), gc.get_threshold()
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, memory)
+    gc.set_threshold(*collections)
 
 
 def snapshot_of(code: str, registers: dict[str, int] | None = None, data: bytes = b"") -> Snapshot:
