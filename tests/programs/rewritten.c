@@ -70,7 +70,7 @@ int main(int argc, char **argv)
                 a[i][j] = i % 7 - 2.5, b[i][j] = j % 11 - 4.25;
         for (int r = 0; r < repetitions; r++)
             product(n);
-        struct work work = {n, 40 * repetitions, 0};
+        struct work work = {n, 8 * repetitions, 0};
         sweeps(&work);
         sum = work.sum;
         for (int i = 0; i < n; i++)
