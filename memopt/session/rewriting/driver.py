@@ -119,8 +119,9 @@ def _digest(path: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _trained(job: Job) -> tuple[tuple[Trained, ...], tuple[Training, ...]]:
-    """The versions for the file, and the first training of each command line."""
+def _trained(job: Job) -> tuple[tuple[Trained, ...], tuple[Training | None, ...]]:
+    """The versions for the file, and the first training of each command line; None where the second one ended in
+    another way, so that nothing can be compared with it."""
     known: dict[int, tuple[Entry, ...]] = {}
     firsts, seconds = list[Training](), list[Training]()
     for results in (firsts, seconds):
@@ -129,13 +130,15 @@ def _trained(job: Job) -> tuple[tuple[Trained, ...], tuple[Training, ...]]:
             results.append(made)
             for header, entries in made.entries.items():
                 known[header] = (*known.get(header, ()), *entries)
-    for words, one, two in zip(job.trainings, firsts, seconds, strict=True):
-        if (one.exit_value, one.output) != (two.exit_value, two.output):
+    alike = [(one.exit_value, one.output) == (two.exit_value, two.output)
+             for one, two in zip(firsts, seconds, strict=True)]
+    for words, same in zip(job.trainings, alike, strict=True):
+        if not same:
             say(f"{' '.join(words)} prints something else each time: its output cannot be compared")
     found = chosen(v for training in seconds for v in training.versions if v.gain is None or v.gain >= LEAST_GAIN)
     if not found:
         raise NoGain(_why(seconds))
-    return found, tuple(firsts)
+    return found, tuple(first if same else None for first, same in zip(firsts, alike, strict=True))
 
 
 def _why(trainings: Sequence[Training]) -> str:
@@ -145,7 +148,7 @@ def _why(trainings: Sequence[Training]) -> str:
     return "; ".join(dict.fromkeys(f"{r.where}: {r.why}" for r in refusals[:3]))
 
 
-def _compare(job: Job, made: str, firsts: Sequence[Training]) -> None:
+def _compare(job: Job, made: str, firsts: Sequence[Training | None]) -> None:
     """Runs the new file on every training. Raises ``NoGain`` where its output is another, or it is slower."""
     with Image(made) as image:
         record = record_of(image)
@@ -156,9 +159,10 @@ def _compare(job: Job, made: str, firsts: Sequence[Training]) -> None:
         native, rewritten = run(words), _run(job, made, words, record)
         original, new = original + native.seconds, new + rewritten.seconds
         ran = [a + b for a, b in zip(ran, rewritten.runs or [0] * len(ran), strict=True)]
-        same = native.output == first.output and native.exit_value == first.exit_value
-        if same and (rewritten.output, rewritten.exit_value) != (native.output, native.exit_value):
-            raise NoGain(f"{' '.join(words)} ends in another way with the new file: this is a fault of memopt")
+        wanted = (native.output, native.exit_value)
+        if first is not None and not wanted == (first.output, first.exit_value) == (rewritten.output,
+                                                                                  rewritten.exit_value):
+            raise NoGain(f"{' '.join(words)} ends in another way with new code: this is a fault of memopt")
     if not any(ran):
         raise NoGain("its versions did not run in a third process")
     if new * _LOSS > original:
