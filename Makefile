@@ -7,10 +7,12 @@ INSTALLED := $(ENVIRONMENT)/.installed
 BUILD ?= build
 CC ?= gcc
 DEMO_SIZE ?= 2048
+ONE_IN ?= 1
 JOBS ?= $(shell nproc)
 DEMO := $(BUILD)/demo/dgemm
 SIDE_BY_SIDE := $(patsubst %,tests/live/test_%.py,children merge paths recorded_calls recorded_threads recording \
 	shared_copies survey values watching)
+ALONE := $(patsubst %,tests/live/test_%.py,service)
 
 .PHONY: demo check test test-long lint bench headline suite clean
 .DELETE_ON_ERROR:
@@ -18,27 +20,32 @@ SIDE_BY_SIDE := $(patsubst %,tests/live/test_%.py,children merge paths recorded_
 demo: $(INSTALLED) $(DEMO)
 	@$(BIN)/python -m bench.demo $(DEMO) $(DEMO_SIZE)
 
-# $(call tests,MARKERS,FOLDERS): what does not depend on time runs side by side, then programs that are timed or sampled
-# have the machine for themselves. 5: nothing was selected there.
+# $(call tests,MARKERS,FOLDERS,FOLDERS): what does not depend on time runs side by side, test by test; then programs that
+# are sampled or interrupted, file by file; last what goes by the clock, and what uses all processors by itself. 5: nothing
+# was selected there.
 PYTEST := $(BIN)/python -m pytest --durations=15
 define tests
 	@status=0; \
 	$(PYTEST) -n $(JOBS) --dist worksteal -m "$(1)" $(PYTEST_FLAGS) $(2) $(SIDE_BY_SIDE) || [ $$? -eq 5 ] || status=1; \
-	$(PYTEST) -m "$(1)" $(PYTEST_FLAGS) $(SIDE_BY_SIDE:%=--ignore=%) $(3) || [ $$? -eq 5 ] || status=1; \
+	$(PYTEST) -n $(JOBS) --dist loadfile -m "$(1)" $(PYTEST_FLAGS) $(SIDE_BY_SIDE:%=--ignore=%) $(ALONE:%=--ignore=%) \
+	  tests/live || [ $$? -eq 5 ] || status=1; \
+	$(PYTEST) -m "$(1)" $(PYTEST_FLAGS) $(ALONE) $(3) || [ $$? -eq 5 ] || status=1; \
 	exit $$status
 endef
 
 # Before each commit: all that is decided without a live process, and a dozen live programs.
 check: $(INSTALLED)
-	$(call tests,not long and (check or not live),tests/unit tests/property tests/golden,tests/live)
+	$(call tests,not long and (check or not live),tests/unit tests/property tests/golden)
 
 # As much as ten minutes can show, of everything.
 test: $(INSTALLED)
-	$(call tests,not long,tests/unit tests/property tests/golden,tests/live)
+	$(call tests,not long,tests/unit tests/property tests/golden)
 
-# What make test leaves out: drawn nests by the hundred, seeded faults, more seeds, compilers and levels.
+# What make test leaves out: drawn nests by the hundred, seeded faults, more seeds, compilers and levels. ONE_IN=3: a third
+# of the cases, but all of what the promise rests on.
+test-long: PYTEST += --one-in $(ONE_IN)
 test-long: $(INSTALLED)
-	$(call tests,long,tests/unit tests/property tests/golden,tests/live tests/equivalence tests/mutation)
+	$(call tests,long,tests/unit tests/property tests/golden,tests/equivalence tests/mutation)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -10,7 +10,9 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,10 @@ _BUILT = _ROOT / "build" / "tests"
 _LIVE = ("live", "equivalence", "mutation")
 
 Build = Callable[..., Path]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--one-in", type=int, default=1, metavar="N", help="of the cases of each long test run one in N")
 
 
 def pytest_configure() -> None:
@@ -50,14 +56,30 @@ def _keep_to_itself() -> None:
         os.environ["XDG_CACHE_HOME"] = folder
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with processes of their own are ``live``; drawn nests and seeded faults are ``long``, too."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests with processes of their own are ``live``; drawn nests and seeded faults are ``long`` and ``whole``, too."""
     for item in items:
         folder = item.path.relative_to(_ROOT / "tests").parts[0]
         if folder in _LIVE:
             item.add_marker("live")
         if folder in _LIVE[1:]:
             item.add_marker("long")
+            item.add_marker("whole")
+    dropped = {*_dropped(items, config.getoption("--one-in"))}
+    config.hook.pytest_deselected(items=[x for x in items if x in dropped])
+    items[:] = [x for x in items if x not in dropped]
+
+
+def _dropped(items: list[pytest.Item], one_in: int) -> Iterator[pytest.Item]:
+    """The cases of long tests that a run of one case in ``one_in`` leaves out. By a hash of their names, so that the
+    choice is the same in each run and does not follow the order of any argument; one case of each test stays."""
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("long") and not item.get_closest_marker("whole"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for ordered in (sorted(x, key=lambda item: zlib.crc32(item.nodeid.encode())) for x in cases.values()):
+        yield from ordered[-(-len(ordered) // one_in):]
+
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -22,7 +22,7 @@ from tests.support.tools import need
 RUNS = int(os.environ.get("MEMOPT_FAULT_RUNS", "1"))
 PROGRAMS = tuple({fault.name: fault for fault in reversed(tuple(each()))}.values())[::-1]
 
-pytestmark = pytest.mark.timeout(RUNS * HIGHEST + 120)
+pytestmark = [pytest.mark.whole, pytest.mark.timeout(RUNS * HIGHEST + 120)]
 
 
 @pytest.fixture(scope="module")

@@ -180,7 +180,7 @@ def test_a_folder_that_cannot_be_used_is_as_none(started: Cached, expected: str,
 def test_a_refusal_by_the_code_is_gone_by(build: Build, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second run goes by what the first one, and another one before it, have seen: it lifts nothing."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    program = (str(build("index_array.c")), "700")
+    program = (str(build("index_array.c")), "1100")
     one = run_under_memopt(program, PATIENCE, cache=True)
     rewritten(cache, lambda e: replace(e, what=replace(e.what, seen=2)))
     two = run_under_memopt(program, PATIENCE, cache=True)
