@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -63,6 +65,26 @@ def test_a_run_ends_the_row_of_misses(header: Header) -> None:
     for _ in range(3):
         assert all(header.run({"rsi": 1}).statistics[0] for _ in range(MISSES_IN_A_ROW - 1))
         assert header.run({"rsi": 10}).runs == 1
+
+
+@pytest.fixture
+def several_threads() -> Iterator[ctypes.c_int]:
+    """Where glibc notes that there are several threads, in the control block of this one (x86_64/nptl/tls.h)."""
+    base, get_fs, arch_prctl = ctypes.c_uint64(), 0x1003, 158
+    assert ctypes.CDLL(None).syscall(arch_prctl, get_fs, ctypes.byref(base)) == 0
+    word = ctypes.c_int.from_address(base.value + 0x18)
+    before = word.value
+    yield word
+    word.value = before
+
+
+def test_a_version_for_one_thread_does_not_run_beside_another(header: Header, several_threads: ctypes.c_int,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Region, "single_threaded", property(lambda _: True))
+    header.install(region(header))
+    for threads, runs in ((0, 1), (1, 0), (0, 1)):
+        several_threads.value = threads
+        assert entered(header, 10).runs == runs
 
 
 def test_addresses_in_the_file_are_distances_from_the_header(header: Header) -> None:
