@@ -11,7 +11,9 @@ import pytest
 
 from bench.measure.execution import memopt_command
 from memopt.elf.image import Image
-from memopt.elf.rewriting.record import record_of
+from memopt.elf.rewriting.record import Record, record_of
+from memopt.machine.description import usable_isas
+from memopt.machine.detect import detect
 from memopt.session.rewriting.runs import Run, run
 from tests.conftest import Build
 from tests.support.effort import some_rows
@@ -30,11 +32,16 @@ def rewritten(file: Path, folder: Path, *trainings: str) -> Path:
     return new
 
 
-def watched(new: Path, *arguments: str) -> Run:
-    with Image(str(new)) as image:
+def record_in(file: Path) -> Record:
+    with Image(str(file)) as image:
         record = record_of(image)
     assert record is not None
-    return run([str(new), *arguments], watched=(str(new), record))
+    return record
+
+
+def watched(new: Path, *arguments: str, by: tuple[str, ...] = ()) -> Run:
+    """``by``: what runs the file, an emulator for instance."""
+    return run([*by, str(new), *arguments], watched=(str(new), record_in(new)))
 
 
 @pytest.mark.parametrize(("compiler", "flags"), some_rows([
@@ -67,13 +74,17 @@ def test_a_version_for_each_size(build: Build, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_processor_without_avx2(build: Build, tmp_path: Path) -> None:
+def test_other_processors_take_the_widest_version_that_fits(build: Build, tmp_path: Path) -> None:
     need("qemu-x86_64")
-    program = build("rewritten.c")
+    program = build("rewritten.c", "-static")
     new = rewritten(program, tmp_path, "--train", "--", *TRAINED)
-    for processor in ("qemu64", "Haswell"):
-        emulated = run([shutil.which("qemu-x86_64") or "", "-cpu", processor, str(new), "120", "2"])
-        assert emulated.output == run([str(program), "120", "2"]).output
+    isas = [version.isa for version in record_in(new).versions]
+    assert isas == [isa.value for isa in usable_isas(detect())]
+    for processor, fits in (("qemu64", {"sse2"}), ("Haswell", {"avx2", "sse2"})):
+        ran = watched(new, "120", "20", by=(shutil.which("qemu-x86_64") or "", "-cpu", processor))
+        assert ran.output == run([str(program), "120", "20"]).output
+        widest = next(isa for isa in isas if isa in fits)
+        assert [bool(runs) for runs in ran.runs] == [isa == widest for isa in isas]
 
 
 def test_nothing_to_gain_is_said_in_one_line(tmp_path: Path) -> None:

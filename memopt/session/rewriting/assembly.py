@@ -28,13 +28,16 @@ from memopt.session.replacing.versions import followed_by
 from memopt.session.rewriting.training import Trained
 from memopt.x86.decoder import decode
 from memopt.x86.frame import IN_FILE, REST, FrameLayout, align
+from memopt.x86.relocate import JUMP_SIZE
 from runtime.patching.install import jump_bytes
 
 if TYPE_CHECKING:
+    from memopt.ir.isa import Isa
     from memopt.machine.description import Machine
 
 _STATISTICS = 64  # bytes of the state
 _ALIGNMENT = 64
+MOST = 8  # versions of a loop
 _CALLEE_SAVED = {3: "rbx", 6: "rbp", 12: "r12", 13: "r13", 14: "r14", 15: "r15"}  # by DWARF number
 
 
@@ -46,10 +49,10 @@ class _Placed:
 
 
 def addition(image: Image, trained: Sequence[Trained], machine: Machine) -> Addition:
-    """The versions ``trained`` for ``image``. The most used version of a loop comes first. Raises ``NotRewritable``
+    """The versions ``trained`` for ``image``, in the order of ``chosen``. Raises ``NotRewritable``
     where the file forbids it, Rejected where code does not fit."""
     by_header: dict[int, list[Trained]] = defaultdict(list)
-    for each in sorted(trained, key=lambda t: -t.seconds):
+    for each in trained:
         by_header[each.header].append(each)
     state = sum(_state_bytes(t) for t in trained)
     check_scratch(image, state)
@@ -149,10 +152,22 @@ def _record(placed: _Placed, machine: Machine) -> VersionRecord:
 
 
 def chosen(trained: Iterable[Trained]) -> tuple[Trained, ...]:
-    """``trained`` without versions that serve the same entries as an earlier one: those with the same guards."""
-    found: dict[tuple[int, str], Trained] = {}
-    for each in trained:
-        key = each.header, "\n".join(sorted(map(str, each.region.guards)))
-        if key not in found or found[key].seconds < each.seconds:
-            found[key] = each
-    return tuple(found.values())
+    """The versions of ``trained`` that the file gets, in the order in which they are asked: wide vectors first, then
+    what was used most. Of several versions for the same entries and processors it gets one, of one loop ``MOST``. A
+    version is left out whose own code another one's patch would change, as that of a loop around a patched one."""
+    ranked = sorted(trained, key=lambda t: (-t.plan.isa.vector_bytes, -t.seconds))
+    kept: dict[tuple[int, Isa, str], Trained] = {}
+    for each in ranked:
+        key = each.header, each.plan.isa, "\n".join(sorted(map(str, each.region.guards)))
+        others = [k for k in kept.values() if k.header != each.header]
+        if (key not in kept and sum(k.header == each.header for k in kept.values()) < MOST
+                and not any(_patches(each, other) or _patches(other, each) for other in others)):
+            kept[key] = each
+    return tuple(kept.values())
+
+
+def _patches(one: Trained, other: Trained) -> bool:
+    """Whether the jump to ``one`` lies in the code that ``other`` was made from."""
+    first, last = one.header, one.header + JUMP_SIZE
+    return any(address - other.bias < last and first < address - other.bias + len(data)
+               for address, data in other.region.code)

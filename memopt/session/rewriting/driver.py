@@ -1,8 +1,9 @@
 """``memopt rewrite``: a new ELF file with the versions that trainings have found.
 
 Example: ``memopt rewrite ./prog -o ./prog.fast --train -- 2048``. The program is trained twice, at different addresses:
-the second time every loop is lifted with the values of the first in view, so that pointers are no numbers. Then the
-file is written, run on every training, compared with the original, and put in place.
+the second time every loop is lifted with the values of the first in view, so that pointers are no numbers. It is
+trained once more for each narrower instruction set. Then the file is written, run on every training, compared with the
+original, and put in place.
 
 In: paths and command lines. Out: an exit code, the file, and a report on standard error. Nothing is written where no
 loop gains, where the file may not be changed (``memopt.elf.rewriting.refusals``), or where an output differs.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from memopt.elf.rewriting.record import Record, record_of
 from memopt.elf.rewriting.refusals import check_file, is_program
 from memopt.elf.rewriting.writer import written
 from memopt.ir.reasons import Rejected
+from memopt.machine.description import usable_isas
 from memopt.options import Options
 from memopt.session.replacing.process import detected_machine
 from memopt.session.rewriting.assembly import addition, chosen
@@ -110,7 +112,9 @@ def _rewrite(job: Job) -> None:
     for version in trained:
         gain = "" if version.gain is None else f", {version.gain:.1f} times as fast in the training"
         say(f"{version.function or hex(version.header)} at {version.header:#x}: {version.plan.summary}{gain}")
-    say(f"{job.output}: {len(trained)} loop{'s' if len(trained) != 1 else ''} replaced, "
+    loops = len({version.header for version in trained})
+    say(f"{job.output}: {loops} loop{'s' if loops != 1 else ''} replaced, {len(trained)} "
+        f"version{'s' if len(trained) != 1 else ''}, "
         f"{len(content) - os.path.getsize(job.file) >> 10} KiB longer; memopt inspect {job.output} shows them")
 
 
@@ -121,24 +125,48 @@ def _digest(path: str) -> str:
 
 def _trained(job: Job) -> tuple[tuple[Trained, ...], tuple[Training | None, ...]]:
     """The versions for the file, and the first training of each command line; None where the second one ended in
-    another way, so that nothing can be compared with it."""
+    another way, so that nothing can be compared with it.
+
+    The first trainings only show values. The second ones make versions for the widest instruction set, and where there
+    are any, further ones make those for narrower sets: the file may come to another processor."""
     known: dict[int, tuple[Entry, ...]] = {}
-    firsts, seconds = list[Training](), list[Training]()
-    for results in (firsts, seconds):
-        for words in job.trainings:
-            made = train(job.file, words, known, job.options)
-            results.append(made)
-            for header, entries in made.entries.items():
-                known[header] = (*known.get(header, ()), *entries)
-    alike = [(one.exit_value, one.output) == (two.exit_value, two.output)
-             for one, two in zip(firsts, seconds, strict=True)]
+    firsts, seconds = _round(job, job.options, known), _round(job, job.options, known)
+    alike = [_same(one, two) for one, two in zip(firsts, seconds, strict=True)]
     for words, same in zip(job.trainings, alike, strict=True):
         if not same:
             say(f"{' '.join(words)} prints something else each time: its output cannot be compared")
-    found = chosen(v for training in seconds for v in training.versions if v.gain is None or v.gain >= LEAST_GAIN)
-    if not found:
+    made = list(_gaining(seconds))
+    for isa in usable_isas(detected_machine())[1:] if made and job.options.isa is None else ():
+        results = _round(job, replace(job.options, isa=isa), known)
+        for words, same, one, other in zip(job.trainings, alike, firsts, results, strict=True):
+            if same and not _same(one, other):
+                raise NoGain(_fault(words))
+        made += _gaining(results)
+    if not made:
         raise NoGain(_why(seconds))
-    return found, tuple(first if same else None for first, same in zip(firsts, alike, strict=True))
+    return chosen(made), tuple(first if same else None for first, same in zip(firsts, alike, strict=True))
+
+
+def _round(job: Job, options: Options, known: dict[int, tuple[Entry, ...]]) -> list[Training]:
+    """One training of each command line; ``known`` gets the values they show."""
+    results = list[Training]()
+    for words in job.trainings:
+        results.append(train(job.file, words, known, options))
+        for header, entries in results[-1].entries.items():
+            known[header] = (*known.get(header, ()), *entries)
+    return results
+
+
+def _gaining(trainings: Sequence[Training]) -> Iterator[Trained]:
+    return (v for training in trainings for v in training.versions if v.gain is None or v.gain >= LEAST_GAIN)
+
+
+def _same(one: Training, two: Training) -> bool:
+    return (one.exit_value, one.output) == (two.exit_value, two.output)
+
+
+def _fault(words: Sequence[str]) -> str:
+    return f"{' '.join(words)} ends in another way with new code: this is a fault of memopt"
 
 
 def _why(trainings: Sequence[Training]) -> str:
@@ -162,7 +190,7 @@ def _compare(job: Job, made: str, firsts: Sequence[Training | None]) -> None:
         wanted = (native.output, native.exit_value)
         if first is not None and not wanted == (first.output, first.exit_value) == (rewritten.output,
                                                                                   rewritten.exit_value):
-            raise NoGain(f"{' '.join(words)} ends in another way with new code: this is a fault of memopt")
+            raise NoGain(_fault(words))
     if not any(ran):
         raise NoGain("its versions did not run in a third process")
     if new * _LOSS > original:
