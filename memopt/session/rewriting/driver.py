@@ -1,9 +1,9 @@
 """``memopt rewrite``: a new ELF file with the versions that trainings have found.
 
 Example: ``memopt rewrite ./prog -o ./prog.fast --train -- 2048``. The program is trained twice, at different addresses:
-the second time every loop is lifted with the values of the first in view, so that pointers are no numbers. It is
-trained once more for each narrower instruction set. Then the file is written, run on every training, compared with the
-original, and put in place.
+the second time every loop is lifted with the values of the first in view, so that pointers are no numbers, and with
+those of a supposed other size, so that sizes are none. It is trained once more for each narrower instruction set. Then
+the file is written, run on every training, compared with the original, and put in place.
 
 In: paths and command lines. Out: an exit code, the file, and a report on standard error. Nothing is written where no
 loop gains, where the file may not be changed (``memopt.elf.rewriting.refusals``), or where an output differs.
@@ -127,10 +127,15 @@ def _trained(job: Job) -> tuple[tuple[Trained, ...], tuple[Training | None, ...]
     """The versions for the file, and the first training of each command line; None where the second one ended in
     another way, so that nothing can be compared with it.
 
-    The first trainings only show values. The second ones make versions for the widest instruction set, and where there
-    are any, further ones make those for narrower sets: the file may come to another processor."""
+    The first trainings only show values; where there is one, another size is supposed. The second ones make versions
+    for the widest instruction set, and where there are any, further ones make those for narrower sets: the file may
+    come to another processor."""
     known: dict[int, tuple[Entry, ...]] = {}
-    firsts, seconds = _round(job, job.options, known), _round(job, job.options, known)
+    firsts = _round(job, job.options, known)
+    if len(firsts) == 1:  # several show several sizes
+        for header, entry in firsts[0].supposed.items():
+            known[header] = (*known.get(header, ()), entry)
+    seconds = _round(job, job.options, known)
     alike = [_same(one, two) for one, two in zip(firsts, seconds, strict=True)]
     for words, same in zip(job.trainings, alike, strict=True):
         if not same:

@@ -26,6 +26,7 @@ from memopt.elf.image import Image
 from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
 from memopt.session.rewriting.movable import check_movable
+from memopt.session.rewriting.supposed import other_size
 from memopt.session.watching.launched import Session
 from runtime.launch.identify import CannotRun, identify
 from runtime.launch.launch import launch_prepared, release_inherited_files
@@ -84,13 +85,15 @@ class Refusal:
 @dataclass(frozen=True, slots=True)
 class Training:
     """``exit_value``: the exit code, or minus the signal the program died by. ``entries``: live-in values of all loops
-    that were lifted, by link-time address of the header."""
+    that were lifted, by link-time address of the header. ``supposed``: values at another size, of loops that came with
+    one size only."""
 
     exit_value: int
     output: bytes
     versions: tuple[Trained, ...]
     refusals: tuple[Refusal, ...]
     entries: Mapping[int, tuple[Entry, ...]]
+    supposed: Mapping[int, Entry]
 
 
 def train(file: str, arguments: Sequence[str], known: Mapping[int, tuple[Entry, ...]], options: Options) -> Training:
@@ -169,6 +172,7 @@ class _Session(Session):
     def __init__(self, options: Options, target: Target, sampler: Sampler) -> None:
         super().__init__(options, target, sampler)
         self.unmovable: dict[int, Refusal] = {}  # by the identity of a version's memory
+        self.supposed: dict[int, Entry] = {}
 
     def _new_improver(self) -> Improver:
         from memopt.session.improving.improver import Improver
@@ -187,9 +191,13 @@ class _Session(Session):
             if entry not in earlier:
                 earlier.append(entry)
         installed = stages.replace_loop(process, site, loop, history)
+        maps = mappings(process.pid)
+        if not history.entries(loop.header):
+            self.supposed[loop.header - site.bias] = other_size(installed.entry,
+                                                                lambda v: any(m.start <= v <= m.end for m in maps))
         try:
             with Image(self.file) as image:
-                check_movable(installed.compiled, image, site.bias, mappings(process.pid))
+                check_movable(installed.compiled, image, site.bias, maps)
         except Rejected as rejected:
             self.unmovable[id(installed.cache)] = Refusal(site.function or hex(loop.header), 0.0, str(rejected))
         return installed
@@ -197,7 +205,7 @@ class _Session(Session):
     def training(self, exit_value: int, output: bytes) -> Training:
         """The result, once the program has ended."""
         if self.improver is None:
-            return Training(exit_value, output, (), (), {})
+            return Training(exit_value, output, (), (), {}, {})
         history = self.improver.history
         versions = tuple(self._version(x) for x in history.installed if id(x.cache) not in self.unmovable)
         entries = {header - found.site.bias: (*samples, found.entry)
@@ -206,7 +214,7 @@ class _Session(Session):
         report = self.improver.report(self.hotness, (), ())
         refusals = tuple(Refusal(x.function or hex(x.address), x.share, _why(x.reason, x.detail))
                          for x in report.loops if x.reason is not None) + tuple(self.unmovable.values())
-        return Training(exit_value, output, versions, refusals, entries)
+        return Training(exit_value, output, versions, refusals, entries, self.supposed)
 
     def _version(self, found: Installed) -> Trained:
         from memopt.session.replacing.others import chunk
