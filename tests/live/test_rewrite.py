@@ -40,9 +40,8 @@ def record_in(file: Path) -> Record:
     return record
 
 
-def watched(new: Path, *arguments: str, by: tuple[str, ...] = ()) -> Run:
-    """``by``: what runs the file, an emulator for instance."""
-    return run([*by, str(new), *arguments], watched=(str(new), record_in(new)))
+def watched(new: Path, *arguments: str) -> Run:
+    return run([str(new), *arguments], watched=(str(new), record_in(new)))
 
 
 @pytest.mark.parametrize(("compiler", "flags"), some_rows([
@@ -76,16 +75,20 @@ def test_a_version_for_each_size(build: Build, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_other_processors_take_the_widest_version_that_fits(build: Build, tmp_path: Path) -> None:
+    """The emulator lists the code that it comes to in each version."""
     need("qemu-x86_64")
     program = build("rewritten.c", "-static")
     new = rewritten(program, tmp_path, "--train", "--", *TRAINED)
-    isas = [version.isa for version in record_in(new).versions]
-    assert isas == [isa.value for isa in usable_isas(detect())]
-    for processor, fits in (("qemu64", {"sse2"}), ("Haswell", {"avx2", "sse2"})):
-        ran = watched(new, "120", "20", by=(shutil.which("qemu-x86_64") or "", "-cpu", processor))
-        assert ran.output == run([str(program), "120", "20"]).output
-        widest = next(isa for isa in isas if isa in fits)
-        assert [bool(runs) for runs in ran.runs] == [isa == widest for isa in isas]
+    code = {version.isa: version.code for version in record_in(new).versions}
+    assert list(code) == [isa.value for isa in usable_isas(detect())]
+    for processor, isa, multiply in (("SandyBridge", "sse2", "mulpd"), ("Haswell", "avx2", "vmulpd"),
+                                     ("qemu64", "none: it has no XSAVE", "mulpd")):
+        for version, (start, end) in code.items():
+            log = tmp_path / f"{processor}-{version}"
+            emulated = run([shutil.which("qemu-x86_64") or "", "-cpu", processor, "-d", "in_asm", "-D", str(log),
+                            "-dfilter", f"{start:#x}..{end:#x}", str(new), TRAINED[0], "1"])
+            assert emulated.output == run([str(program), TRAINED[0], "1"]).output
+            assert (multiply in log.read_text().split()) == (version == isa), (processor, version)
 
 
 def test_nothing_to_gain_is_said_in_one_line(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ code holds no address.
 from __future__ import annotations
 
 import functools
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _STATISTICS = 64  # bytes of the state
 _ALIGNMENT = 64
 MOST = 8  # versions of a loop
+_MOST_IMAGE = 1 << 31  # bytes; distances in code of the small model have 32 bits
 _CALLEE_SAVED = {3: "rbx", 6: "rbp", 12: "r12", 13: "r13", 14: "r14", 15: "r15"}  # by DWARF number
 
 
@@ -144,11 +146,20 @@ def _record(placed: _Placed, machine: Machine) -> VersionRecord:
     layout = _layout(trained)
     start, guards = compiled.placement.code, (*region.guards, *least_work(region))
     return VersionRecord(
-        trained.header, trained.function, tuple(map(str, guards)), str(region), str(trained.plan),
-        trained.plan.isa.value, machine.model, trained.scratch, (start, start + len(compiled.code)),
+        trained.header, trained.function, tuple(map(str, guards)), _linked(str(region), trained.bias),
+        str(trained.plan), trained.plan.isa.value, machine.model, trained.scratch, (start, start + len(compiled.code)),
         placed.statistics + STATISTICS_ENTRIES, placed.statistics + STATISTICS_RUNS,
         placed.statistics + _STATISTICS + layout.symbols[REST],
         () if trained.gain is None else (("speedup", round(trained.gain, 2)),))
+
+
+def _linked(text: str, bias: int) -> str:
+    """``text`` with link-time addresses in its remarks: "the branch at 0x1a74 goes one way"."""
+    def number(found: re.Match[str]) -> str:
+        address = int(found[0], 16)
+        return hex(address - bias) if bias <= address < bias + _MOST_IMAGE else found[0]
+
+    return re.sub(r"\b0x[0-9a-f]+", number, text)
 
 
 def chosen(trained: Iterable[Trained]) -> tuple[Trained, ...]:

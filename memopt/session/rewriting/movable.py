@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from memopt.elf.image import ElfError, Image
+from memopt.elf.image import PT_LOAD, ElfError, Image
 from memopt.ir.code import CompiledRegion
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, Progression, Region
@@ -32,7 +32,7 @@ def check_movable(compiled: CompiledRegion, image: Image, bias: int, maps: Seque
     """Raises Rejected(NOT_MOVABLE) where ``compiled`` would not work in another process. ``image``: the file;
     ``bias``: its load bias in the process that has ``maps``."""
     region, fixed = compiled.region, bias == 0
-    own = [(s.address + bias, s.end + bias) for s in image.segments if s.kind == 1]
+    own = own_memory(image, bias)
     _check_region(region, own, fixed)
     if region.single_threaded and not tells_threads(image):
         raise Rejected(Reason.NOT_MOVABLE, "nothing tells in a file whether the program has several threads")
@@ -42,6 +42,11 @@ def check_movable(compiled: CompiledRegion, image: Image, bias: int, maps: Seque
             continue
         if at >= _LEAST_ADDRESS and any(m.start <= at < m.end for m in maps):
             raise Rejected(Reason.NOT_MOVABLE, f"{at:#x} is an address of this process")
+
+
+def own_memory(image: Image, bias: int) -> list[tuple[int, int]]:
+    """Where the segments of the file lie in a process."""
+    return [(s.address + bias, s.end + bias) for s in image.segments if s.kind == PT_LOAD]
 
 
 def _check_region(region: Region, own: Iterable[tuple[int, int]], fixed: bool) -> None:

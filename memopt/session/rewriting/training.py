@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from memopt.elf.image import Image
 from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
-from memopt.session.rewriting.movable import check_movable
+from memopt.session.rewriting.movable import check_movable, own_memory
 from memopt.session.rewriting.supposed import other_size
 from memopt.session.watching.launched import Session
 from runtime.launch.identify import CannotRun, identify
@@ -192,14 +192,16 @@ class _Session(Session):
                 earlier.append(entry)
         installed = stages.replace_loop(process, site, loop, history)
         maps = mappings(process.pid)
-        if not history.entries(loop.header):
-            self.supposed[loop.header - site.bias] = other_size(installed.entry,
-                                                                lambda v: any(m.start <= v <= m.end for m in maps))
-        try:
-            with Image(self.file) as image:
+        with Image(self.file) as image:
+            own = own_memory(image, site.bias)
+            if not history.entries(loop.header):
+                self.supposed[loop.header - site.bias] = other_size(
+                    installed.entry, lambda v: any(m.start <= v <= m.end for m in maps),
+                    lambda v: any(low <= v <= high for low, high in own))
+            try:
                 check_movable(installed.compiled, image, site.bias, maps)
-        except Rejected as rejected:
-            self.unmovable[id(installed.cache)] = Refusal(site.function or hex(loop.header), 0.0, str(rejected))
+            except Rejected as rejected:
+                self.unmovable[id(installed.cache)] = Refusal(site.function or hex(loop.header), 0.0, str(rejected))
         return installed
 
     def training(self, exit_value: int, output: bytes) -> Training:

@@ -12,8 +12,12 @@ def is_address(value: int) -> bool:
     return HEAP <= value < HEAP + 8 * ARRAY
 
 
+def in_program(value: int) -> bool:
+    return value >= HEAP + 7 * ARRAY
+
+
 def other(**seen: int) -> dict[str, int]:
-    return other_size(seen, is_address)
+    return other_size(seen, is_address, in_program)
 
 
 def test_multiples_and_neighbours_of_a_size_follow_it() -> None:
@@ -46,9 +50,16 @@ def test_the_end_of_an_array_moves_with_its_size() -> None:
     assert found["r8"] - found["r10"] not in (ARRAY, 8 * found["r12"])
 
 
+def test_addresses_of_the_program_stay_but_for_ends() -> None:
+    place = HEAP + 7 * ARRAY
+    found = other(rbx=place, r9=place + 8 * 1500, r8=place + ARRAY // 2, r12=1500)
+    assert (found["rbx"], found["r8"]) == (place, place + ARRAY // 2)
+    assert found["r9"] == place + 8 * found["r12"]
+
+
 def test_what_is_made_of_a_register_follows_it() -> None:
     found = other_size({"r11": 1500, "n:r11": 1500, "b:r11": -36, "n:b:r11": -36, "rsp": 0x7FFC00000000},
-                       is_address)
+                       is_address, in_program)
     low = (found["r11"] + 128) % 256 - 128
     assert (found["n:r11"], found["b:r11"], found["n:b:r11"]) == (found["r11"], low, low)
     assert found["rsp"] == 0x7FFC00000000
