@@ -41,7 +41,7 @@ check: $(INSTALLED)
 test: $(INSTALLED)
 	$(call tests,not long,tests/unit tests/property tests/golden)
 
-# What make test leaves out: drawn nests by the hundred, seeded faults, more seeds, compilers and levels. ONE_IN=3: a third
+# What make test leaves out: drawn nests by the hundred, seeded faults, more seeds, compilers and levels. ONE_IN=4: a quarter
 # of the cases, but all of what the promise rests on.
 test-long: PYTEST += --one-in $(ONE_IN)
 test-long: $(INSTALLED)
