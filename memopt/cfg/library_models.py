@@ -32,11 +32,14 @@ GRANULES = (8, 4, 2, 1)
 
 @dataclass(frozen=True, slots=True)
 class LibraryFunction:
-    """The library function ``name``, called through the pointer at address ``slot`` while that holds ``address``."""
+    """The library function ``name``, called through the pointer at address ``slot`` while that holds ``address``.
+
+    ``slot``: None where the name is enough, as for compilers: code in a file is loaded with another library each time,
+    and names of the C library are reserved for what it says (C11, 7.1.3)."""
 
     name: str
     address: int
-    slot: int
+    slot: int | None
 
 
 def model(routine: LibraryFunction, base: int, behind: int) -> dict[int, Block]:
@@ -71,11 +74,12 @@ def _entry(routine: LibraryFunction, base: int, loops: dict[int, int], after: in
 
 
 def _bound(routine: LibraryFunction, base: int) -> BlockBuilder:
-    """The beginning of every model: an exit unless the slot holds the function's address."""
+    """The beginning of every model: an exit unless the slot, if it counts, holds the function's address."""
     b = BlockBuilder()
     b.address = base
-    bound = b.load(Literal(routine.slot, 64), 64)
-    b.exit(b.compute("ne", (bound, Literal(routine.address, 64)), 1), routine.address)
+    if routine.slot is not None:
+        bound = b.load(Literal(routine.slot, 64), 64)
+        b.exit(b.compute("ne", (bound, Literal(routine.address, 64)), 1), routine.address)
     return b
 
 

@@ -29,7 +29,7 @@ from dataclasses import replace
 from memopt.ir.cells import CellSet
 from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear, spelled
-from memopt.ir.scop import LIMIT, TRIPS, Scop
+from memopt.ir.scop import LIMIT, TRIPS, Access, Scop, Statement
 
 ROOM = 2  # times the written bytes at the captured values: the next entry may have more iterations
 
@@ -324,7 +324,7 @@ class Region:
         cells = {str(r.location) for r in self.rejoin if isinstance(r.location, Cell) and r.location.base != "rsp"}
         deepest = [s for s in stores if len(s.dimensions) == max(len(x.dimensions) for x in stores)]
         return len({s.write.array for s in stores} | cells) > 1 or any(
-            len(s.dimensions) < len(deepest[0].dimensions) and s.write not in {d.write for d in deepest}
+            len(s.dimensions) < len(deepest[0].dimensions) and _written(s) not in set(map(_written, deepest))
             for s in stores)
 
     @property
@@ -387,3 +387,15 @@ def with_room(region: Region, sample: Sample, trips: int) -> Region:
     known = {**sample, TRIPS: trips}
     written = [f.interval for f in region.footprints if f.written]
     return replace(region, rollback=tuple(ROOM * (i.high - i.low).evaluate(known) for i in written))
+
+
+def _written(statement: Statement) -> Access:
+    """What ``statement`` writes in an iteration of the outermost loop, whatever its own loops are called: A[i, j] with
+    j < 700 and A[i, l] with l < 700 are the same cells."""
+    inner = {d.name: str(d.trips) for d in statement.dimensions[1:]}
+    names = dict[str, Linear]()
+    for subscript in statement.write.subscripts:
+        for counter, _ in sorted(subscript.terms, key=lambda term: (term[1], inner.get(term[0], ""))):
+            if counter in inner and counter not in names:
+                names[counter] = Linear.symbol(f"{len(names)} < {inner[counter]}")
+    return replace(statement.write, subscripts=tuple(s.substitute(names) for s in statement.write.subscripts))

@@ -5,7 +5,7 @@ Example: ``call exp@plt`` jumps through a slot of the global offset table. The r
 
 In: the process's memory and mappings, and ``Linkage``, which reads its files. Out: a flow graph to inline, a
 ``LibraryFunction``, or None. Only libc and libm of glibc count as libraries. A guard of the version checks that the
-slot still holds the same address.
+slot still holds the same address, but for functions that copy or fill memory in code for a file.
 """
 
 from __future__ import annotations
@@ -78,12 +78,14 @@ class FileLinkage:
 
 @dataclass(frozen=True, slots=True)
 class Callees:
-    """The calls of one executable mapping ``text`` in a process."""
+    """The calls of one executable mapping ``text`` in a process. ``by_name``: for a file, where functions that copy and
+    fill memory are known by their names alone."""
 
     memory: Memory
     maps: tuple[Mapping, ...]
     text: tuple[int, int]
     linkage: Linkage
+    by_name: bool = False
 
     def __call__(self, call: DecodedInstruction) -> Callee | None:
         """The callee, if it is known and small enough to be inlined, or has a model; else None."""
@@ -128,4 +130,6 @@ class Callees:
             raise Rejected(Reason.NOT_REACHED, f"{name} has not been called yet")
         if not _LIBRARIES[name].fullmatch(os.path.basename(home.path)):
             return None
-        return LibraryFunction(name, address, slot) if self.linkage.exports(home.path, name) else None
+        if not self.linkage.exports(home.path, name):
+            return None
+        return LibraryFunction(name, address, None if self.by_name and name in (*COPIES, *FILLS) else slot)

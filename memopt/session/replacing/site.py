@@ -232,13 +232,13 @@ def calling(pid: int, site: Site) -> Site | None:
 
 
 @contextmanager
-def callees_in(pid: int, site: Site) -> Iterator[Callees]:
-    """The calls of the mapping of ``site`` in the live process."""
+def callees_in(pid: int, site: Site, *, by_name: bool = False) -> Iterator[Callees]:
+    """The calls of the mapping of ``site`` in the live process. ``by_name``: see ``Callees``."""
     from memopt.session.replacing.callees import Callees, FileLinkage
 
     memory = Memory(pid)
     try:
-        yield Callees(memory, tuple(mappings(pid)), site.text, FileLinkage(site.path, site.bias))
+        yield Callees(memory, tuple(mappings(pid)), site.text, FileLinkage(site.path, site.bias), by_name)
     finally:
         memory.close()
 
@@ -267,7 +267,8 @@ def loop_code(process: Process, site: Site, loop: Loop) -> LoopCode:
         if not site.path.startswith("/") or site.path.startswith("/memfd:"):
             raise Rejected(Reason.NO_ROOM, "the code is in memory without a file, where a program may change it at any "
                                            "time, under the patch as well")
-        code = code_of(site, loop, lambda: callees_in(process.pid, site), movable=process.movable)
+        code = code_of(site, loop, lambda: callees_in(process.pid, site, by_name=process.movable),
+                       movable=process.movable)
         check_process(process.pid)
     return code
 

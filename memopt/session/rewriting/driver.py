@@ -127,14 +127,13 @@ def _trained(job: Job) -> tuple[tuple[Trained, ...], tuple[Training | None, ...]
     """The versions for the file, and the first training of each command line; None where the second one ended in
     another way, so that nothing can be compared with it.
 
-    The first trainings only show values; where there is one, another size is supposed. The second ones make versions
+    The first trainings only show values, and for each loop another size is supposed. The second ones make versions
     for the widest instruction set, and where there are any, further ones make those for narrower sets: the file may
     come to another processor."""
     known: dict[int, tuple[Entry, ...]] = {}
     firsts = _round(job, job.options, known)
-    if len(firsts) == 1:  # several show several sizes
-        for header, entry in firsts[0].supposed.items():
-            known[header] = (*known.get(header, ()), entry)
+    for header, entry in {h: e for first in firsts for h, e in first.supposed.items()}.items():
+        known[header] = (*known[header], entry)
     seconds = _round(job, job.options, known)
     alike = [_same(one, two) for one, two in zip(firsts, seconds, strict=True)]
     for words, same in zip(job.trainings, alike, strict=True):

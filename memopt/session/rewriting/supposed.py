@@ -10,8 +10,8 @@ wrong makes a version that serves fewer sizes, never a wrong one. It is for file
 sizes to come; a running process shows the others by itself.
 
 A value is supposed to follow from a smaller one if it is a multiple of it by the size of an element, plus a few
-elements; the others differ independently. Of two addresses, their distance is what follows; of the others, those in the
-program stay.
+elements, signs aside; the others differ independently. Of two addresses, their distance is what follows; of the others,
+those in the program stay.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _APART = 64  # bytes
 def other_size(seen: Sample, is_address: Callable[[int], bool], in_program: Callable[[int], bool]) -> dict[str, int]:
     """``seen`` at another size. Registers that hold small numbers, and the stack pointer, stay."""
     own = {s: v for s, v in seen.items() if not s.startswith((PARAMETER, LOW_BYTE))}
-    sizes = {s: v for s, v in own.items() if _LEAST_SIZE <= v < _MOST_SIZE and not is_address(v)}
+    sizes = {s: abs(v) for s, v in own.items() if _LEAST_SIZE <= abs(v) < _MOST_SIZE and not is_address(v)}
     grown = dict[int, int]()
     steps = itertools.cycle(_STEPS)
     for value in sorted(set(sizes.values())):
         followed = _followed(value, grown)
         grown[value] = value + next(steps) if followed is None else followed
     moved = dict(_moved({v for s, v in own.items() if is_address(v) and s not in ("rsp", "rip")}, grown, in_program))
-    supposed = {s: grown.get(v, v) if s in sizes else moved.get(v, v) for s, v in own.items()}
+    supposed = {s: (grown[v] if v > 0 else -grown[-v]) if s in sizes else moved.get(v, v) for s, v in own.items()}
     return {s: _derived(s, supposed) for s in seen}
 
 

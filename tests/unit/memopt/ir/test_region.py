@@ -25,6 +25,12 @@ _ROWS = "S1[i<R, j<100] at (0, 1, 0): A0[i, j] = add(A0[i, j], A1[i, j])"
     (("S0[i<R] at (0, 0): P0[i] = A1[i, 0]", _ROWS), "", False),
     (("S0[i<R, j<100] at (0, 0, 0): A0[i, j] = A1[i, j]",
       "S1[i<R, j<100, k<50] at (0, 0, 1, 0): A0[i, j] = add(A0[i, j], A1[i, k])"), "", False),
+    (("S0[i<R, j<100] at (0, 0, 0): A0[i, j] = A1[i, j]",
+      "S1[i<R, k<50, l<100] at (0, 1, 0, 0): A0[i, l] = add(A0[i, l], A1[i, k])"), "", False),
+    (("S0[i<R, j<100] at (0, 0, 0): A0[i, j] = A1[i, j]",
+      "S1[i<R, k<50, l<99] at (0, 1, 0, 0): A0[i, l] = add(A0[i, l], A1[i, k])"), "", True),
+    (("S0[i<R, j<100] at (0, 0, 0): A0[j, j] = A1[i, j]",
+      "S1[i<R, k<100, l<100] at (0, 1, 0, 0): A0[k, l] = add(A0[k, l], A1[i, k])"), "", True),
     ((_ROWS,), "rejoin [+0x4000]:4 := H", True),
     ((_ROWS,), "rejoin [rsp-0x8]:8 := H", False),
 ])

@@ -21,10 +21,10 @@ def other(**seen: int) -> dict[str, int]:
 
 
 def test_multiples_and_neighbours_of_a_size_follow_it() -> None:
-    found = other(r11=1500, r9=1499, rsi=12000, rdx=1502, rcx=6004)
+    found = other(r11=1500, r9=1499, rsi=12000, rdx=1502, rcx=6004, r8=-12000)
     n = found["r11"]
     assert n != 1500
-    assert found == {"r11": n, "r9": n - 1, "rsi": 8 * n, "rdx": n + 2, "rcx": 4 * n + 4}
+    assert found == {"r11": n, "r9": n - 1, "rsi": 8 * n, "rdx": n + 2, "rcx": 4 * n + 4, "r8": -8 * n}
 
 
 def test_other_sizes_move_independently() -> None:
@@ -40,7 +40,7 @@ def test_equal_sizes_stay_equal() -> None:
 
 
 def test_small_numbers_and_those_that_are_none_stay() -> None:
-    seen = {"rax": 3, "rbx": -800, "rcx": 0, "rdx": 1 << 40}
+    seen = {"rax": 3, "rbx": -8, "rcx": 0, "rdx": 1 << 40}
     assert other(**seen) == seen
 
 
