@@ -194,6 +194,10 @@ FAULTS: tuple[Fault, ...] = (
     Fault("several threads are like one", "passes.version.file_entry",
           '        yield jump("fail", "ne")\n', "",
           f"{_UNIT}/passes/version/test_file_entry.py::test_a_version_for_one_thread_does_not_run_beside_another"),
+    Fault("any function goes by its name", "memopt.session.replacing.callees",
+          "None if self.by_name and name in (*COPIES, *FILLS) else slot", "None if self.by_name else slot",
+          f"{_UNIT}/memopt/session/replacing/test_callees.py"
+          "::test_in_a_file_the_names_of_copies_and_fills_are_enough"),
     Fault("versions in a file never rest", "passes.version.file_entry", 'yield jump("entry_resting", "g")', "return",
           f"{_UNIT}/passes/version/test_file_entry.py::test_a_nest_that_never_fits_rests_longer_and_longer"),
     Fault("addresses get into files", "memopt.session.rewriting.movable", "if at >= _LEAST_ADDRESS and any(",

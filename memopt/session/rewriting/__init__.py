@@ -7,8 +7,9 @@ May be touched: the trained processes, as ``memopt exec`` does; the new file. Th
 A version in a file has nobody who looks after it. So it holds no address, makes no system call, asks the processor once
 whether it may run (``passes.version.file_entry``), and serves one thread at a time by its lock.
 
-- ``driver``: the way of a file: look at it, train twice, write, run the result, put it in place.
+- ``driver``: the way of a file: look at it, train, write, run the result, put it in place.
 - ``training``: one run of a program under memopt, whose versions are made for a file (a child process).
+- ``supposed``: an entry as it may be at another size, so that sizes become parameters.
 - ``movable``: whether a version would work wherever the program is loaded.
 - ``assembly``: the versions of all trainings become one piece of code for the file.
 - ``runs``: runs of the original and of the new file, whose outputs must agree.
