@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -128,20 +128,24 @@ def _trained(job: Job) -> tuple[tuple[Trained, ...], tuple[Training | None, ...]
     another way, so that nothing can be compared with it.
 
     The first trainings only show values, and for each loop another size is supposed. The second ones make versions
-    for the widest instruction set, and where there are any, further ones make those for narrower sets: the file may
-    come to another processor."""
+    for the widest instruction set. Loops that had versions only when nothing was supposed, which is quicker to lift,
+    are trained once more without. Where there are versions, further trainings make those for narrower sets: the file
+    may come to another processor."""
     known: dict[int, tuple[Entry, ...]] = {}
-    firsts = _round(job, job.options, known)
-    for header, entry in {h: e for first in firsts for h, e in first.supposed.items()}.items():
-        known[header] = (*known[header], entry)
-    seconds = _round(job, job.options, known)
+    firsts = _round(job, job.options, known, {})
+    supposed = {header: entry for first in firsts for header, entry in first.supposed.items()}
+    seconds = _round(job, job.options, known, supposed)
+    made = list(_gaining(seconds))
+    lost = {version.header for version in _gaining(firsts)} - {version.header for version in made}
+    if lost:
+        supposed = {header: entry for header, entry in supposed.items() if header not in lost}
+        made += _gaining(_round(job, job.options, known, supposed))
     alike = [_same(one, two) for one, two in zip(firsts, seconds, strict=True)]
     for words, same in zip(job.trainings, alike, strict=True):
         if not same:
             say(f"{' '.join(words)} prints something else each time: its output cannot be compared")
-    made = list(_gaining(seconds))
     for isa in usable_isas(detected_machine())[1:] if made and job.options.isa is None else ():
-        results = _round(job, replace(job.options, isa=isa), known)
+        results = _round(job, replace(job.options, isa=isa), known, supposed)
         for words, same, one, other in zip(job.trainings, alike, firsts, results, strict=True):
             if same and not _same(one, other):
                 raise NoGain(_fault(words))
@@ -151,11 +155,14 @@ def _trained(job: Job) -> tuple[tuple[Trained, ...], tuple[Training | None, ...]
     return chosen(made), tuple(first if same else None for first, same in zip(firsts, alike, strict=True))
 
 
-def _round(job: Job, options: Options, known: dict[int, tuple[Entry, ...]]) -> list[Training]:
-    """One training of each command line; ``known`` gets the values they show."""
+def _round(job: Job, options: Options, known: dict[int, tuple[Entry, ...]], supposed: Mapping[int, Entry]
+           ) -> list[Training]:
+    """One training of each command line; ``known`` gets the values they show. ``supposed``: see ``Training``."""
     results = list[Training]()
     for words in job.trainings:
-        results.append(train(job.file, words, known, options))
+        told = {header: (*entries, supposed[header]) if header in supposed else entries
+                for header, entries in known.items()}
+        results.append(train(job.file, words, told, options))
         for header, entries in results[-1].entries.items():
             known[header] = (*known.get(header, ()), *entries)
     return results

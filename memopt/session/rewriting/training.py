@@ -210,13 +210,15 @@ class _Session(Session):
             return Training(exit_value, output, (), (), {}, {})
         history = self.improver.history
         versions = tuple(self._version(x) for x in history.installed if id(x.cache) not in self.unmovable)
-        entries = {header - found.site.bias: (*samples, found.entry)
-                   for found in history.installed for header, samples in (
-                       (found.address, history.earlier.get(found.address, ())),)}
+        entries = {found.address - found.site.bias: self._entries(found, history) for found in history.installed}
         report = self.improver.report(self.hotness, (), ())
         refusals = tuple(Refusal(x.function or hex(x.address), x.share, _why(x.reason, x.detail))
                          for x in report.loops if x.reason is not None) + tuple(self.unmovable.values())
         return Training(exit_value, output, versions, refusals, entries, self.supposed)
+
+    def _entries(self, found: Installed, history: History) -> tuple[Entry, ...]:
+        told = self.known.get(found.address - found.site.bias, ())
+        return (*(e for e in history.earlier.get(found.address, ()) if e not in told), found.entry)
 
     def _version(self, found: Installed) -> Trained:
         from memopt.session.replacing.others import chunk
