@@ -281,7 +281,7 @@ class Statement:
     def __str__(self) -> str:
         domain = ", ".join((*map(str, self.dimensions), *(f"{c} >= 0" for c in self.conditions)))
         at = f" at ({', '.join(map(str, self.position))})" if self.position != unordered(self.dimensions) else ""
-        used = tuple(dict.fromkeys(_reads_of(self.expression)))
+        used = tuple(dict.fromkeys(reads_of(self.expression)))
         implied = used == tuple(range(len(self.reads))) == tuple(map(self.reads.index, self.reads))
         reads = "" if implied else ", reads " + ", ".join(map(str, self.reads))
         names = tuple(str(r) if self.reads.index(r) == n else f"#{n}" for n, r in enumerate(self.reads))
@@ -347,13 +347,13 @@ def unordered(dimensions: tuple[Dimension, ...]) -> tuple[int, ...]:
     return (0,) * (len(dimensions) + 1)
 
 
-def _reads_of(expression: Expression) -> Iterator[int]:
+def reads_of(expression: Expression) -> Iterator[int]:
     """Indices of the reads, from left to right."""
     if isinstance(expression, Read):
         yield expression.index
     elif isinstance(expression, Apply):
         for operand in expression.operands:
-            yield from _reads_of(operand)
+            yield from reads_of(operand)
 
 
 @dataclass(frozen=True, slots=True)

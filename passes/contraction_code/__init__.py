@@ -16,7 +16,7 @@ The code has this shape::
 
 - ``contraction_kernel``: the kernel as a whole, with the values that do not change in its loops.
 - ``tile_loops``: the loops over tiles around what the caller puts inside.
-- ``packing_code``: copies a block of an operand into panels.
+- ``packing_code``: copies a block of an operand into panels, and computes there what depends on one element alone.
 - ``micro_kernel``: one full register tile, reduction innermost.
 - ``ragged``: tiles at the edges, copied to and from a full tile in scratch memory.
 

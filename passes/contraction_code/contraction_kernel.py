@@ -69,7 +69,9 @@ class ContractionKernel:
         """
         if not self._empty:
             self._invariants: micro_kernel.Invariants = {}
-            trees = micro_kernel.shape(self._contraction).invariant_trees
+            packed = (o.computed for _, o in self._contraction.operands if o.computed is not None)
+            trees = (*micro_kernel.shape(self._contraction).invariant_trees,
+                     *(t for tree in packed for t in packing_code.invariant_trees(tree)))
             for node in dict.fromkeys(n for tree in trees for n in _leaves(tree)):
                 self._invariants[node] = self._emitter.slot(self._unit.bytes)
                 self._fill(self._invariants[node], node)
@@ -178,7 +180,7 @@ class ContractionKernel:
         self._count(packing_code.DEPTH, tile.reduction, level)
         along, down = operand.stream.stride(operand.pack.dimension), operand.stream.stride(tile.reduction)
         packing_code.PanelPacking(operand, self._contraction.element.size, along, down,
-                                  self._contraction.isa, self._value).emit(self._emitter)
+                                  self._contraction.isa, self._value, self._unit, self._invariants).emit(self._emitter)
 
     def _panel(self, register: str, index: int, operand: Operand) -> None:
         """``register`` = address where the current tile's panel starts; clobbers rax and rcx."""

@@ -2,7 +2,8 @@
 
 Example: a panel of width 24 of ``B[k][j]`` holds ``B[0][j..j+23]``, ``B[1][j..j+23]``, ...: for each k in ascending
 order, ``width`` elements along the operand's tile dimension. The micro-kernel then reads memory strictly forward,
-whatever the strides of the array are.
+whatever the strides of the array are. A panel may hold ``alpha * B[k][j]`` instead (``Operand.computed``): that is
+computed in place, once the panel is full.
 
 Sound: only elements that the original reads are read. A ragged last panel repeats its last valid element, so a lane
 that the original never computes repeats the operations of a lane that it does compute, and raises no exception flag of
@@ -11,14 +12,17 @@ its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa
+from memopt.ir.scop import Apply, Expression, Read, reads_of
 from memopt.x86.instructions import Mem
 from passes.contraction_schedule.contraction import Operand
 from passes.vector.emitter import Emitter, Value, displaced, register_of
+from passes.vector.lowering import Lowering
+from passes.vector.registers import Registers, VectorUnit
 
 SOURCE = "rsi"  # address of the block's first element; clobbered
 PANEL = "rdi"  # address of the first panel; clobbered
@@ -38,6 +42,8 @@ class PanelPacking:
     down: Linear  # bytes in the source from one k to the next
     isa: Isa
     value: Callable[[Linear], Value]  # a number, or the frame slot that holds it
+    unit: VectorUnit
+    invariants: Mapping[Expression, Mem]  # what ``Operand.computed`` reads besides the element, in every lane
 
     @property
     def width(self) -> int:
@@ -56,6 +62,7 @@ class PanelPacking:
         emitter.op("cmp", COUNT, self.width)
         emitter.jump(ragged, "l")
         self._full_panel(emitter)
+        self._compute(emitter)
         emitter.add(SOURCE, self.value(self.along * self.width), "rax")
         emitter.add(PANEL, self.operand.panel_bytes(self.element), "rax")
         emitter.op("sub", COUNT, self.width)
@@ -63,6 +70,7 @@ class PanelPacking:
         emitter.jump(done)
         emitter.place(ragged)
         self._ragged_panel(emitter)
+        self._compute(emitter)
         emitter.place(done)
 
     def _full_panel(self, emitter: Emitter) -> None:
@@ -168,3 +176,54 @@ class PanelPacking:
         emitter.op("lea", "rax", Mem(PANEL, displacement=self.step))
         emitter.op("cmp", "r11", "rax")
         emitter.jump(across, "b")
+
+    def _compute(self, emitter: Emitter) -> None:
+        """Puts ``Operand.computed`` in the place of each element of the panel at PANEL, vector by vector, and the last
+        few one by one: behind the panel lies anything. Clobbers rax, rcx and r8."""
+        if self.operand.computed is None:
+            return
+        loop, tail, done = map(emitter.fresh, ("compute", "compute_tail", "computed"))
+        emitter.op("mov", "rcx", DEPTH)
+        emitter.scale("rcx", self.step, "rax")
+        emitter.op("add", "rcx", PANEL)
+        emitter.op("mov", "r8", PANEL)
+        emitter.place(loop)
+        emitter.op("mov", "rax", "rcx")
+        emitter.op("sub", "rax", "r8")
+        emitter.op("cmp", "rax", self.unit.bytes)
+        emitter.jump(tail, "l")
+        vector = self.unit.at("r8", 0)
+        emitter.op(self.unit.mnemonic("movu"), vector, self._computed(emitter, vector))
+        emitter.op("add", "r8", self.unit.bytes)
+        emitter.jump(loop)
+        emitter.place(tail)
+        if self.step % self.unit.bytes:
+            emitter.op("cmp", "r8", "rcx")
+            emitter.jump(done, "ae")
+            element = Mem("r8", size=self.element, broadcast=self.unit.bytes // self.element)
+            register = self._computed(emitter, element)
+            emitter.op("vmovsd" if self.element == 8 else "vmovss", Mem("r8", size=self.element), "xmm" + register[3:])
+            emitter.op("add", "r8", self.element)
+            emitter.jump(tail)
+        emitter.place(done)
+
+    def _computed(self, emitter: Emitter, element: Mem) -> str:
+        """The register that gets ``Operand.computed`` of what is at ``element``."""
+        assert self.operand.computed is not None
+        registers = Registers(self.unit)
+        target = registers.take()
+
+        def place(node: Expression) -> Mem | None:
+            return element if isinstance(node, Read) else self.invariants.get(node)
+
+        Lowering(self.unit, emitter, registers, aligned=True).into(target, self.operand.computed, place)
+        return target
+
+
+def invariant_trees(node: Expression) -> Iterator[Expression]:
+    """The largest subtrees of ``node`` that read no memory."""
+    if not list(reads_of(node)):
+        yield node
+    elif isinstance(node, Apply):
+        for operand in node.operands:
+            yield from invariant_trees(operand)

@@ -14,7 +14,7 @@ no checks of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import Enum
 
@@ -36,6 +36,7 @@ from memopt.ir.scop import (
     Statement,
     bytes_of,
     extreme,
+    reads_of,
 )
 
 _OPERATORS = {"add": 2, "sub": 2, "mul": 2, "div": 2, "min": 2, "max": 2, "sqrt": 1}
@@ -71,7 +72,7 @@ class Operand:
     """A packed operand: panels of ``pack.width`` elements along ``pack.dimension``, by the reduction.
 
     A panel holds, for each k in ascending order, ``width`` elements, each repeated ``copies`` times (SSE2 has no
-    broadcasting load).
+    broadcasting load). ``computed``: it holds the values of this expression over the element and live-in values.
     """
 
     stream: AffineAccess
@@ -80,6 +81,7 @@ class Operand:
     copies: int
     depth: int  # iterations of the reduction that a panel has room for
     panels: int  # panels that the scratch memory has room for
+    computed: Expression | None = None
 
     def step(self, element: int) -> int:
         """Bytes from one k to the next inside a panel. ``element``: bytes of an element."""
@@ -152,8 +154,43 @@ def contraction(region: Region, plan: Plan) -> Contraction:
             stream = _stream(region.scop, access, dimensions)
             operands.append((index, _operand(plan, known, stream, index)))
     smaller = extreme(statement)
-    return Contraction(plan, statement if smaller is None else replace(statement, expression=smaller), element, extents,
-                       result, accumulators, tuple(operands), smaller is not None)
+    expression, packed = _computed_when_packed(smaller or statement.expression, operands)
+    return Contraction(plan, replace(statement, expression=expression), element, extents, result, accumulators, packed,
+                       smaller is not None)
+
+
+def _computed_when_packed(expression: Expression, operands: Iterable[tuple[int, Operand]]
+                          ) -> tuple[Expression, tuple[tuple[int, Operand], ...]]:
+    """``expression`` with a read in place of each subtree that depends on one element and live-in values, and the
+    operands that hold the value of that subtree. It is computed when its element is packed, not for each result.
+
+    Example: in ``c + (alpha * b) * a``, the panels of b hold ``alpha * b``. An element that is used in other ways, too,
+    stays as it is. Sound: the original computes the subtree for each packed element, with the same operands, so its
+    exception flags are raised there, too."""
+    packed = list[tuple[int, Operand]]()
+    for index, operand in operands:
+        match list(dict.fromkeys(_trees_of(expression, index))):
+            case [Apply() as tree]:
+                expression = _with(expression, tree, Read(index))
+                operand = replace(operand, computed=tree)
+        packed.append((index, operand))
+    return expression, tuple(packed)
+
+
+def _trees_of(node: Expression, index: int) -> Iterator[Expression]:
+    """The largest subtrees of ``node`` whose only read is that with this index."""
+    if set(reads_of(node)) == {index}:
+        yield node
+    elif isinstance(node, Apply):
+        for operand in node.operands:
+            yield from _trees_of(operand, index)
+
+
+def _with(node: Expression, old: Expression, new: Expression) -> Expression:
+    """``node`` with ``new`` in place of ``old``."""
+    if node == old:
+        return new
+    return replace(node, operands=tuple(_with(n, old, new) for n in node.operands)) if isinstance(node, Apply) else node
 
 
 def element_of(scop: Scop, statement: Statement) -> ElementType:

@@ -43,17 +43,19 @@ def check(region: Region, plan: Plan, sizes: dict[str, int], iterations: int, *,
           symbols: Mapping[str, int] | None = None) -> None:
     """Runs H = ``iterations`` of ``region`` both ways; AssertionError at the first difference.
 
-    ``poison``: elements outside the H iterations are signalling NaNs, the others small integers, so that any
-    computation on the former shows in the flags. Arrays start (odd seeds) or end (even seeds) at an inaccessible
-    page. ``symbols``: values of the symbols in strides and trip counts."""
+    ``poison``: elements outside the H iterations, and scratch memory, are signalling NaNs, the others small integers,
+    so that any computation on the former shows in the flags. Arrays start (odd seeds) or end (even seeds) at an
+    inaccessible page. ``symbols``: values of the symbols in strides and trip counts."""
     layout = FrameLayout.build((*(a.name for a in region.scop.arrays), *(symbols or {})), 8192)
     frame = Buffer(layout.size)
     placement = Placement(0, 0, frame.address, layout.size, 0, 0, 0)
     needed = kernel(region, plan, layout, placement).scratch_needed
     scratch = Buffer(needed)
+    element = region.scop.arrays[0].element
+    if poison:
+        scratch.view[:] = _signalling(element, len(scratch.view))
     made = kernel(region, plan, layout, Placement(0, 0, frame.address, layout.size, 0, scratch.address, needed))
     assert made.local_bytes <= layout.local_bytes
-    element = region.scop.arrays[0].element
     ours, theirs = ({a.name: Buffer(array_bytes(region, a.name, sizes), at_end=seed % 2 == 0)
                      for a in region.scop.arrays} for _ in range(2))
     for number, name in enumerate(ours):
@@ -101,14 +103,18 @@ def _poison_unread(view: memoryview, region: Region, name: str, sizes: dict[str,
     counts = sizes | {outermost: iterations}
     names = [next(iter(u.symbols)) for u in access.subscripts]
     size = array.element.size
-    signalling = _SPECIALS[array.element][9].to_bytes(size, "little")
-    view[:] = signalling * (len(view) // size)
+    view[:] = _signalling(array.element, len(view))
     for first in range(counts[names[0]]):
         for second in range(counts[names[1]]):
             point = {names[0]: first, names[1]: second}
             at = sum(s * u.evaluate(point) for s, u in zip(array.seen_strides, access.subscripts, strict=True))
             value = float((first * 5 + second * 3) % 7 + 1)
             view[at:at + size] = struct.pack("<d" if size == 8 else "<f", value)
+
+
+def _signalling(element: ElementType, size: int) -> bytes:
+    """``size`` bytes of signalling NaNs."""
+    return _SPECIALS[element][9].to_bytes(element.size, "little") * (size // element.size)
 
 
 def _first_difference(ours: memoryview, theirs: memoryview, size: int) -> str:

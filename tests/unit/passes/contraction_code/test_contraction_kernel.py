@@ -56,6 +56,11 @@ def scalars(element: ElementType) -> tuple[int, int]:
     return (0x3FF8_0000_0000_0000, 0x7FF8_0000_0000_0077) if element is ElementType.F64 else (0x3FC0_0000, 0x7FC0_0077)
 
 
+def whole_scalars(element: ElementType) -> tuple[int, int]:
+    """2 and -3."""
+    return (0x4000_0000_0000_0000, 0xC008_0000_0000_0000) if element is ElementType.F64 else (0x4000_0000, 0xC040_0000)
+
+
 def expressions(element: ElementType) -> tuple[Expression, ...]:
     k = constant(element)
     return (
@@ -146,9 +151,11 @@ def test_lanes_the_original_never_computes_raise_no_flags(isa: Isa, element: Ele
     layouts = {name: Layout(padding=5) for name in "cab"}
     for transposed in ("", "a", "b", "c", "abc"):
         chosen = layouts | {name: Layout(transposed=True, padding=5) for name in transposed}
-        region = product(order, sizes, element, layouts=chosen)
-        plan = tiled(region, isa, TILES[isa][0], {"r": 16, "v": 24, "k": 4})
-        check(region, plan, sizes, 7, poison=True, seed=1)
+        computed = apply("add", C, apply("mul", apply("mul", A, ALPHA), apply("add", B, BETA)))
+        for expression, depth in ((MULTIPLY_ADD, 4), (computed, 3)):  # panels of 3 x 6 elements are no whole vectors
+            region = product(order, sizes, element, expression, chosen)
+            plan = tiled(region, isa, TILES[isa][0], {"r": 16, "v": 24, "k": depth})
+            check(region, plan, sizes, 7, poison=True, seed=1, scalars=whole_scalars(element))
 
 
 @pytest.mark.parametrize("isa", ISAS)

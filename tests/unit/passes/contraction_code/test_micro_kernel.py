@@ -67,16 +67,26 @@ def test_accumulators_are_loaded_and_stored_once() -> None:
     assert {str(i.operands[0]) for i in loads} == {f"zmm{n}" for n in range(24)}
 
 
+ALPHA, TWO = Scalar("xmm0"), Constant(0x4000_0000_0000_0000)
+SCALED_ROW, SCALED_VECTOR, FIXED = Apply("mul", (ALPHA, A)), Apply("mul", (B, TWO)), Apply("add", (ALPHA, TWO))
+SCALED_PRODUCT = Apply("mul", (Apply("mul", (SCALED_ROW, SCALED_VECTOR)), FIXED))
+
+
 def test_subtrees_are_computed_where_they_vary() -> None:
-    alpha, two = Scalar("xmm0"), Constant(0x4000_0000_0000_0000)
-    scaled_row, scaled_vector = Apply("mul", (alpha, A)), Apply("mul", (B, two))
-    fixed = Apply("add", (alpha, two))
-    product_of_all = Apply("mul", (Apply("mul", (scaled_row, scaled_vector)), fixed))
-    region = product("ijk", SIZES, expression=Apply("add", (C, product_of_all)))
+    both = Apply("add", (SCALED_PRODUCT, Apply("mul", (A, B))))
+    region = product("ijk", SIZES, expression=Apply("add", (C, both)))
     found = shape(contraction(region, tiled(region, Isa.AVX512, (8, 3))))
-    assert found.row_trees == (scaled_row,)
-    assert found.vector_trees == (scaled_vector,)
-    assert found.invariant_trees == (alpha, two, fixed)
+    assert found.row_trees == (SCALED_ROW, A)
+    assert found.vector_trees == (SCALED_VECTOR, B)
+    assert found.invariant_trees == (ALPHA, TWO, FIXED)
+
+
+def test_what_depends_on_one_element_is_computed_when_it_is_packed() -> None:
+    region = product("ijk", SIZES, expression=Apply("add", (C, SCALED_PRODUCT)))
+    seen = contraction(region, tiled(region, Isa.AVX512, (8, 3)))
+    assert {operand.computed for _, operand in seen.operands} == {SCALED_ROW, SCALED_VECTOR}
+    assert shape(seen).expression == Apply("add", (C, Apply("mul", (Apply("mul", (A, B)), FIXED))))
+    assert shape(seen).invariant_trees == (FIXED,)
 
 
 def test_first_operand_stays_first_source() -> None:
