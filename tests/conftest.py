@@ -81,7 +81,6 @@ def _dropped(items: list[pytest.Item], one_in: int) -> Iterator[pytest.Item]:
         yield from ordered[-(-len(ordered) // one_in):]
 
 
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line that names the packages a machine lacks."""
     reasons = [r.longrepr[2] for r in terminalreporter.stats.get("skipped", ()) if isinstance(r.longrepr, tuple)]

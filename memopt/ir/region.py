@@ -322,10 +322,10 @@ class Region:
         private = {a.name for a in self.scop.arrays if a.private}
         stores = [s for s in self.scop.statements if s.write.array not in private]
         cells = {str(r.location) for r in self.rejoin if isinstance(r.location, Cell) and r.location.base != "rsp"}
-        deepest = [s for s in stores if len(s.dimensions) == max(len(x.dimensions) for x in stores)]
+        depth = max((len(s.dimensions) for s in stores), default=0)
+        deepest = {_written(s) for s in stores if len(s.dimensions) == depth}
         return len({s.write.array for s in stores} | cells) > 1 or any(
-            len(s.dimensions) < len(deepest[0].dimensions) and _written(s) not in set(map(_written, deepest))
-            for s in stores)
+            len(s.dimensions) < depth and _written(s) not in deepest for s in stores)
 
     @property
     def single_threaded(self) -> bool:

@@ -21,7 +21,7 @@ reads are not those of its expression, each once and in that order, ends with th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TypeGuard
 
@@ -354,6 +354,15 @@ def reads_of(expression: Expression) -> Iterator[int]:
     elif isinstance(expression, Apply):
         for operand in expression.operands:
             yield from reads_of(operand)
+
+
+def largest(expression: Expression, wanted: Callable[[Expression], bool]) -> Iterator[Expression]:
+    """The subtrees that are ``wanted`` and lie in no larger one that is, from left to right."""
+    if wanted(expression):
+        yield expression
+    elif isinstance(expression, Apply):
+        for operand in expression.operands:
+            yield from largest(operand, wanted)
 
 
 @dataclass(frozen=True, slots=True)

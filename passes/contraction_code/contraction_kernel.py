@@ -16,7 +16,7 @@ from memopt.ir.code import Placement
 from memopt.ir.linear import Compound, Linear, Product
 from memopt.ir.plan import Isa, Plan
 from memopt.ir.region import Region
-from memopt.ir.scop import Apply, Constant, Expression, Scalar
+from memopt.ir.scop import Apply, Constant, Expression, Scalar, largest, reads_of
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Mem
 from passes.contraction_code import micro_kernel, packing_code, ragged
@@ -71,7 +71,7 @@ class ContractionKernel:
             self._invariants: micro_kernel.Invariants = {}
             packed = (o.computed for _, o in self._contraction.operands if o.computed is not None)
             trees = (*micro_kernel.shape(self._contraction).invariant_trees,
-                     *(t for tree in packed for t in packing_code.invariant_trees(tree)))
+                     *(t for node in packed for t in largest(node, lambda n: not [*reads_of(n)])))
             for node in dict.fromkeys(n for tree in trees for n in _leaves(tree)):
                 self._invariants[node] = self._emitter.slot(self._unit.bytes)
                 self._fill(self._invariants[node], node)

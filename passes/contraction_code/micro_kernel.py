@@ -8,12 +8,10 @@ gets exactly the statement's operations, in the statement's operand order, with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from memopt.ir.frozen import dataclass
 from memopt.ir.plan import Isa
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import Apply, ElementType, Expression, Read
+from memopt.ir.scop import Apply, ElementType, Expression, Read, largest
 from memopt.x86.instructions import Mem
 from passes.contraction_schedule.contraction import Contraction, Role
 from passes.vector import conditional
@@ -58,15 +56,8 @@ def shape(contraction: Contraction) -> Shape:
             return frozenset().union(*map(varies, node.operands))
         return frozenset()
 
-    def maximal(node: Expression, kind: frozenset[str]) -> Iterator[Expression]:
-        if varies(node) == kind:
-            yield node
-        elif isinstance(node, Apply):
-            for operand in node.operands:
-                yield from maximal(operand, kind)
-
     def trees(*kind: str) -> tuple[Expression, ...]:
-        return tuple(dict.fromkeys(maximal(expression, frozenset(kind))))
+        return tuple(dict.fromkeys(largest(expression, lambda node: varies(node) == frozenset(kind))))
 
     return Shape(expression, trees("row"), trees("vector"), trees())
 

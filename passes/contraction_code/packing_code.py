@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from memopt.ir.frozen import dataclass
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa
-from memopt.ir.scop import Apply, Expression, Read, reads_of
+from memopt.ir.scop import Expression, Read
 from memopt.x86.instructions import Mem
 from passes.contraction_schedule.contraction import Operand
 from passes.vector.emitter import Emitter, Value, displaced, register_of
@@ -218,12 +218,3 @@ class PanelPacking:
 
         Lowering(self.unit, emitter, registers, aligned=True).into(target, self.operand.computed, place)
         return target
-
-
-def invariant_trees(node: Expression) -> Iterator[Expression]:
-    """The largest subtrees of ``node`` that read no memory."""
-    if not list(reads_of(node)):
-        yield node
-    elif isinstance(node, Apply):
-        for operand in node.operands:
-            yield from invariant_trees(operand)

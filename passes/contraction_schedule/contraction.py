@@ -14,7 +14,7 @@ no checks of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from enum import Enum
 
@@ -36,6 +36,7 @@ from memopt.ir.scop import (
     Statement,
     bytes_of,
     extreme,
+    largest,
     reads_of,
 )
 
@@ -169,7 +170,7 @@ def _computed_when_packed(expression: Expression, operands: Iterable[tuple[int, 
     exception flags are raised there, too."""
     packed = list[tuple[int, Operand]]()
     for index, operand in operands:
-        match list(dict.fromkeys(_trees_of(expression, index))):
+        match list(dict.fromkeys(largest(expression, _reading(index)))):
             case [Apply() as tree]:
                 expression = _with(expression, tree, Read(index))
                 operand = replace(operand, computed=tree)
@@ -177,13 +178,9 @@ def _computed_when_packed(expression: Expression, operands: Iterable[tuple[int, 
     return expression, tuple(packed)
 
 
-def _trees_of(node: Expression, index: int) -> Iterator[Expression]:
-    """The largest subtrees of ``node`` whose only read is that with this index."""
-    if set(reads_of(node)) == {index}:
-        yield node
-    elif isinstance(node, Apply):
-        for operand in node.operands:
-            yield from _trees_of(operand, index)
+def _reading(index: int) -> Callable[[Expression], bool]:
+    """Whether an expression reads the operand with this index, and nothing else."""
+    return lambda node: set(reads_of(node)) == {index}
 
 
 def _with(node: Expression, old: Expression, new: Expression) -> Expression:

@@ -496,6 +496,4 @@ class IterationExecutor:
         return None
 
     def _operand(self, temps: dict[int, Value], operand: Operand) -> Value:
-        if isinstance(operand, Literal):
-            return constant(operand.value, operand.width)
-        return temps[operand.index]
+        return constant(operand.value, operand.width) if isinstance(operand, Literal) else temps[operand.index]

@@ -136,23 +136,22 @@ def _trained(job: Job) -> tuple[tuple[Trained, ...], tuple[Training | None, ...]
     supposed = {header: entry for first in firsts for header, entry in first.supposed.items()}
     seconds = _round(job, job.options, known, supposed)
     made = list(_gaining(seconds))
-    lost = {version.header for version in _gaining(firsts)} - {version.header for version in made}
-    if lost:
-        supposed = {header: entry for header, entry in supposed.items() if header not in lost}
-        made += _gaining(_round(job, job.options, known, supposed))
-    alike = [_same(one, two) for one, two in zip(firsts, seconds, strict=True)]
-    for words, same in zip(job.trainings, alike, strict=True):
-        if not same:
+    compared = tuple(one if _same(one, two) else None for one, two in zip(firsts, seconds, strict=True))
+    for words, first in zip(job.trainings, compared, strict=True):
+        if first is None:
             say(f"{' '.join(words)} prints something else each time: its output cannot be compared")
-    for isa in usable_isas(detected_machine())[1:] if made and job.options.isa is None else ():
+    lost = {version.header for version in _gaining(firsts)} - {version.header for version in made}
+    supposed = {header: entry for header, entry in supposed.items() if header not in lost}
+    narrower = usable_isas(detected_machine())[1:] if job.options.isa is None and (made or lost) else ()
+    for isa in (*([job.options.isa] if lost else []), *narrower):
         results = _round(job, replace(job.options, isa=isa), known, supposed)
-        for words, same, one, other in zip(job.trainings, alike, firsts, results, strict=True):
-            if same and not _same(one, other):
+        for words, first, other in zip(job.trainings, compared, results, strict=True):
+            if first is not None and not _same(first, other):
                 raise NoGain(_fault(words))
         made += _gaining(results)
     if not made:
         raise NoGain(_why(seconds))
-    return chosen(made), tuple(first if same else None for first, same in zip(firsts, alike, strict=True))
+    return chosen(made), compared
 
 
 def _round(job: Job, options: Options, known: dict[int, tuple[Entry, ...]], supposed: Mapping[int, Entry]
